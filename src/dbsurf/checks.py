@@ -1,0 +1,88 @@
+"""Checks at the door: bad input stops here with one ValueError that names it.
+
+Checks that look at tensor *values* wait for the device, so they are skipped while
+``torch.compile`` traces, and callers that cannot afford them pass ``validate=False``.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def sample_count(n: object, *, minimum: int = 1, even: bool = False, owner: str = "") -> int:
+    """Return ``n`` if it is a sample count that ``owner`` can work with."""
+    wanted = f"an even integer >= {minimum}" if even else f"an integer >= {minimum}"
+    if isinstance(n, bool) or not isinstance(n, int) or n < minimum or (even and n % 2):
+        raise ValueError(f"n must be {wanted}{f' for {owner}' if owner else ''}, got {n!r}")
+    return n
+
+
+def correction(alpha: object) -> None:
+    """Check DBSample's correction factor: a number >= 0, a tensor of such, or ``"preserve"``."""
+    wanted = 'alpha must be a finite number >= 0, a tensor of such, or "preserve"'
+    if isinstance(alpha, str):
+        valid = alpha == "preserve"
+    elif isinstance(alpha, Tensor):
+        valid = bool((torch.isfinite(alpha) & (alpha >= 0)).all())
+    elif isinstance(alpha, (int, float)) and not isinstance(alpha, bool):
+        valid = math.isfinite(alpha) and alpha >= 0
+    else:
+        valid = False
+    if not valid:
+        raise ValueError(f"{wanted}, got {alpha!r}")
+
+
+def probabilities(probs: Tensor, name: str = "probs") -> None:
+    """Check that every entry of ``probs`` lies in [0, 1]; NaN does not."""
+    if torch.compiler.is_compiling() or probs.numel() == 0:
+        return
+    low, high = torch.aminmax(probs.detach())  # NaN spreads into both
+    if not (low >= 0 and high <= 1):
+        raise ValueError(
+            f"{name} must lie in [0, 1], got values from {low.item():g} to {high.item():g}"
+        )
+
+
+def tail_mass(tail: object) -> float:
+    """Check the mass beyond which an infinite support is grouped."""
+    if isinstance(tail, bool) or not isinstance(tail, float) or not 0 < tail < 0.5:
+        raise ValueError(f"tail must be a number in (0, 0.5), got {tail!r}")
+    return tail
+
+
+def generator_device(generator: torch.Generator | None, device: torch.device) -> None:
+    """Check that ``generator`` lives where the random numbers are needed."""
+    if generator is None or torch.compiler.is_compiling():
+        return
+    if not isinstance(generator, torch.Generator):
+        raise ValueError(f"generator must be a torch.Generator or None, got {generator!r}")
+    if generator.device.type != device.type:
+        raise ValueError(
+            f"generator must be on the distribution's device {device}, "
+            f"got a generator on {generator.device}"
+        )
+
+
+def function_values(values: object, shape: torch.Size, *, finite: bool) -> Tensor:
+    """Return what ``f`` gave if it is one floating-point tensor of the expected shape."""
+    if not isinstance(values, Tensor):
+        raise ValueError(
+            f"f must return one tensor of shape {tuple(shape)} (n, *batch), "
+            f"got {type(values).__name__}"
+        )
+    if values.shape != shape or not values.is_floating_point():
+        raise ValueError(
+            f"f must return one floating-point tensor of shape {tuple(shape)} (n, *batch), "
+            f"got {values.dtype} of shape {tuple(values.shape)}"
+        )
+    if finite and not torch.compiler.is_compiling():
+        bad = ~torch.isfinite(values.detach())
+        if bad.any():
+            raise ValueError(
+                f"f must return finite values, got {int(bad.sum())} of {bad.numel()} "
+                "that are NaN or infinite (validate=False turns this check off)"
+            )
+    return values

@@ -1,0 +1,89 @@
+"""REINFORCE, plain or with a running mean as baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from dbsurf.estimators.base import Draw, Estimator
+from dbsurf.estimators.scores import Combination
+from dbsurf.samplers.iid import IID
+
+
+class Reinforce(Estimator):
+    r"""The score-function estimator (eq. 3), $g = \frac1n\sum_i (f(x_i) - b)\nabla\log p(x_i)$.
+
+    Bias: none, with or without a baseline: b is made of earlier calls only. Evaluations of f: n.
+    Needs no gradient of f. n >= 1. Any discrete law.
+
+    Args:
+        n: number of independent samples.
+        baseline: None for b = 0, ``"running-mean"`` for the decayed mean of all f-values seen.
+        decay: how much of the running mean survives a call.
+        batch_shape: keep one running mean for each batch element of this shape; () keeps a
+            single one for all.
+        validate: check probabilities and f-values; turn off to save a wait for the device.
+
+    Example:
+        >>> import torch, dbsurf
+        >>> from torch.distributions import Categorical
+        >>> logits = torch.zeros(5, requires_grad=True)
+        >>> E = dbsurf.Reinforce(1, baseline="running-mean")
+        >>> E(lambda x: x.float(), Categorical(logits=logits)).backward()
+        >>> logits.grad.shape
+        torch.Size([5])
+
+    Reference:
+        Williams, "Simple statistical gradient-following algorithms for connectionist
+        reinforcement learning", 1992.
+    """
+
+    total: Tensor
+    mass: Tensor
+
+    def __init__(
+        self,
+        n: int,
+        baseline: Literal["running-mean"] | None = None,
+        *,
+        decay: float = 0.99,
+        batch_shape: Sequence[int] = (),
+        validate: bool = True,
+    ) -> None:
+        super().__init__(n, IID(), validate=validate)
+        if baseline not in (None, "running-mean"):
+            raise ValueError(f'baseline must be None or "running-mean", got {baseline!r}')
+        if not 0 <= decay < 1:
+            raise ValueError(f"decay must lie in [0, 1), got {decay!r}")
+        self.baseline = baseline
+        self.decay = decay
+        self.register_buffer("total", torch.zeros(tuple(batch_shape)))  # decayed sum of f
+        self.register_buffer("mass", torch.zeros(()))  # decayed number of calls
+
+    def combine(self, draw: Draw) -> Combination:
+        f_values = draw.f_values
+        if self.baseline is not None:
+            # Before the first call there is nothing to subtract: the limit of 0/0 is taken as 0.
+            mean = self.total / torch.where(self.mass > 0, self.mass, 1)
+            f_values = f_values - mean.to(f_values.dtype)
+        return Combination(f_values / f_values.shape[0])
+
+    def learn(self, draw: Draw) -> None:
+        if self.baseline is None:
+            return
+        mean = draw.f_values.mean(0)
+        if self.total.shape != mean.shape:
+            if self.total.ndim:
+                raise ValueError(
+                    f"batch_shape must be the distribution's {tuple(mean.shape)} or (), "
+                    f"got {tuple(self.total.shape)}"
+                )
+            mean = mean.mean()
+        self.total.mul_(self.decay).add_(mean.to(self.total.dtype))
+        self.mass.mul_(self.decay).add_(1)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, baseline={self.baseline!r}"

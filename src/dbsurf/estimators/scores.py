@@ -1,0 +1,176 @@
+r"""The score $\nabla \log p(x)$, and how an estimate reaches the distribution's parameters.
+
+An estimate of the gradient with respect to the logits is a weighted sum of scores (see
+`Combination`). For Bernoulli and categorical laws the score is $x - p$ in closed form, and the
+finished gradient is handed to autograd in one step. Any other law goes through its ``log_prob``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.distributions import Bernoulli, Categorical, Distribution, OneHotCategorical
+
+from dbsurf.finite import Finite
+from dbsurf.parameters import given_logits
+from dbsurf.support import unwrap
+
+
+class Combination(NamedTuple):
+    r"""How samples become a gradient: $c \odot \sum_i w_i \nabla\log p(x_i) + o$.
+
+    Attributes:
+        weights: $w$, ``(n, *batch)``.
+        factor: $c$ for every coordinate, or None for 1.
+        offset: $o$ for every coordinate, or None for 0.
+    """
+
+    weights: Tensor
+    factor: Tensor | None = None
+    offset: Tensor | None = None
+
+
+class Score(ABC):
+    """The score of one distribution."""
+
+    @abstractmethod
+    def gradient(self, combination: Combination, samples: Tensor) -> Tensor:
+        """The estimate with respect to the logits (else the law's own parameter), detached."""
+
+    @abstractmethod
+    def attach(self, value: Tensor, combination: Combination, samples: Tensor) -> Tensor:
+        """``value``, ``(*batch,)``, with the estimate as its gradient for the parameters."""
+
+
+def score_of(dist: Distribution) -> Score:
+    """The score of ``dist``: closed form where there is one."""
+    base = unwrap(dist)
+    if isinstance(base, (Bernoulli, OneHotCategorical)):
+        return VectorScore(base)
+    if isinstance(base, Categorical):
+        return IndexScore(base)
+    if isinstance(base, Finite):
+        return PointScore(base)
+    return LogProbScore(dist)
+
+
+class ClosedFormScore(Score):
+    """x - p with respect to the logits."""
+
+    def __init__(self, base: Any) -> None:
+        inner = base._categorical if isinstance(base, OneHotCategorical) else base
+        self._by_logits = given_logits(inner)
+        self._binary = isinstance(base, Bernoulli)
+        self.parameter: Tensor = inner.logits if self._by_logits else inner.probs
+        self.probs: Tensor = base.probs.detach()
+
+    @abstractmethod
+    def contract(self, weights: Tensor, samples: Tensor) -> Tensor:
+        """The weighted sum of x - p over the samples, in the shape of the logits."""
+
+    def gradient(self, combination: Combination, samples: Tensor) -> Tensor:
+        weights, factor, offset = combination
+        total = self.contract(weights.to(self.probs.dtype), samples)
+        if factor is not None:
+            total = total * factor
+        return total if offset is None else total + offset
+
+    def attach(self, value: Tensor, combination: Combination, samples: Tensor) -> Tensor:
+        gradient = self.to_parameter(self.gradient(combination, samples))
+        return attach(value, self.parameter, gradient)
+
+    def to_parameter(self, gradient: Tensor) -> Tensor:
+        """From the logits to whichever parameter the distribution was built from.
+
+        Where p is 0 or 1 exactly the samples never vary and the gradient is 0, as it is for the
+        logits; torch's own detour through clamped logits would also lose all p below 1e-7.
+        """
+        if self._by_logits:
+            return gradient
+        slope = self.probs * (1 - self.probs) if self._binary else self.probs
+        return torch.where(slope > 0, gradient / torch.where(slope > 0, slope, 1), 0)
+
+
+class VectorScore(ClosedFormScore):
+    """Samples that have the shape of the logits: bits and unit vectors."""
+
+    def contract(self, weights: Tensor, samples: Tensor) -> Tensor:
+        weights = weights.reshape(weights.shape + (1,) * (samples.ndim - weights.ndim))
+        total, mass = samples[0] * weights[0], weights[0]
+        for i in range(1, samples.shape[0]):
+            total = torch.addcmul(total, samples[i], weights[i])
+            mass = mass + weights[i]  # in the same order: where x = p, both sums are the same float
+        return torch.addcmul(total, self.probs, mass, value=-1)
+
+
+class IndexScore(ClosedFormScore):
+    """Samples that are category numbers."""
+
+    def contract(self, weights: Tensor, samples: Tensor) -> Tensor:
+        weights = weights.reshape(weights.shape + (1,) * (samples.ndim - weights.ndim))
+        weights = weights.expand(samples.shape).movedim(0, -1)  # (*coords, n)
+        total = torch.zeros_like(self.probs).scatter_add(-1, samples.movedim(0, -1), weights)
+        return torch.addcmul(total, self.probs, weights.sum(-1, keepdim=True), value=-1)
+
+
+class PointScore(IndexScore):
+    """Samples that are points of a finite support."""
+
+    def __init__(self, base: Finite) -> None:
+        super().__init__(base.categorical)
+        self._finite = base
+
+    def contract(self, weights: Tensor, samples: Tensor) -> Tensor:
+        return super().contract(weights, self._finite.index(samples))
+
+
+class LogProbScore(Score):
+    """Any other law, by differentiating its log-probability. Weights only: p(1 - p) and the
+    factors made of it belong to bits, and estimators that use them ask for a Bernoulli."""
+
+    def __init__(self, dist: Distribution) -> None:
+        self._dist = dist
+
+    def gradient(self, combination: Combination, samples: Tensor) -> Tensor:
+        base = unwrap(self._dist)
+        names = [name for name in base.arg_constraints if name not in ("probs", "logits")]
+        given = {name: getattr(base, name) for name in names}
+        wanted = "logits" if "logits" in base.arg_constraints else names[0]
+        leaf: Tensor = getattr(base, wanted).detach().requires_grad_()
+        given[wanted] = leaf
+        weights = combination.weights
+        with torch.enable_grad():
+            log_prob = type(base)(**given, validate_args=False).log_prob(samples)
+            weights = weights.reshape(weights.shape + (1,) * (log_prob.ndim - weights.ndim))
+            (gradient,) = torch.autograd.grad((weights * log_prob).sum(), leaf)
+        return gradient
+
+    def attach(self, value: Tensor, combination: Combination, samples: Tensor) -> Tensor:
+        surrogate = (combination.weights * self._dist.log_prob(samples)).sum(0)  # (*batch,)
+        return attach(value, surrogate, torch.ones_like(surrogate))
+
+
+def attach(value: Tensor, parameter: Tensor, gradient: Tensor) -> Tensor:
+    """``value``, whose backward sends ``gradient`` times what it receives to ``parameter``."""
+    result: Tensor = Attach.apply(value, parameter, gradient)  # type: ignore[no-untyped-call]
+    return result
+
+
+class Attach(torch.autograd.Function):
+    """The identity on ``value`` that also sends a ready-made gradient to ``parameter``."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, parameter: Tensor, gradient: Tensor) -> Tensor:
+        ctx.save_for_backward(gradient)
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+        (upstream,) = grads
+        (gradient,) = ctx.saved_tensors
+        extra = gradient.ndim - upstream.ndim
+        scale = upstream.reshape(upstream.shape + (1,) * extra).to(gradient.dtype)
+        return upstream, scale * gradient, None

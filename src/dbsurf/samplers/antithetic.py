@@ -1,0 +1,37 @@
+"""Antithetic pairs."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from dbsurf import laws
+from dbsurf.samplers.base import UniformSampler, uniform
+
+
+class Antithetic(UniformSampler):
+    """Independent pairs (u, 1 - u) through the inverse cdf; samples 2i and 2i + 1 are a pair.
+
+    Example:
+        >>> import torch
+        >>> from torch.distributions import Bernoulli
+        >>> from dbsurf.samplers import Antithetic
+        >>> Antithetic().sample(Bernoulli(torch.full((3,), 0.5)), 2).sum(0)
+        tensor([1., 1., 1.])
+    """
+
+    smallest = 2
+    even = True
+
+    def uniforms(self, like: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
+        first = uniform(like, n // 2, generator)
+        # torch.rand draws multiples of eps/2 from 0 to 1 - eps/2; reflecting that grid onto
+        # itself keeps the mirrored numbers below 1 and exactly as uniform as the first.
+        mirrored = (1 - torch.finfo(first.dtype).eps / 2) - first
+        return torch.stack([first, mirrored], 1).flatten(0, 1)
+
+    def count_law(self, probs: Tensor, n: int) -> Tensor:
+        return laws.antithetic_count_law(probs, n)
+
+    def disagreement(self, probs: Tensor, n: int) -> Tensor:
+        return laws.antithetic_disagreement(probs, n)

@@ -1,0 +1,133 @@
+"""What a sampler is: n samples, along the first axis, each coordinate on its own."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dbsurf import checks, laws
+from dbsurf.lattice import TAIL
+from dbsurf.support import Binary, View, view
+
+
+class Sampler(ABC):
+    """Draws n samples jointly; coordinates stay independent of each other.
+
+    A subclass says how bits and category numbers are drawn (`binary`, `categorical`), and, where
+    it is known, the law of the count of ones (`count_law`). Everything about distributions, their
+    shapes and their supports is done here.
+
+    Attributes:
+        smallest: the smallest n that makes sense.
+        even: whether n has to be even.
+        keeps_marginals: whether every sample, alone, follows the distribution for every p.
+    """
+
+    smallest: int = 1
+    even: bool = False
+    keeps_marginals: bool = True
+
+    def sample(
+        self,
+        dist: Any,
+        n: int,
+        *,
+        generator: torch.Generator | None = None,
+        tail: float = TAIL,
+    ) -> Tensor:
+        """Draw n samples of ``dist``, like ``dist.sample((n,))``.
+
+        Args:
+            dist: a discrete distribution of torch, `Finite`, or a frozen law of scipy.stats.
+            n: number of samples; the first axis of the result.
+            generator: source of randomness, on the distribution's device.
+            tail: mass at which an infinite support is grouped.
+
+        Returns:
+            A tensor of shape ``(n, *batch, *event)`` and of the dtype and device that the
+            distribution's own samples have (int64 for a scipy law on the integers).
+        """
+        self.check_count(n)
+        seen = view(dist, tail=tail)
+        checks.generator_device(generator, seen.probs.device)
+        return self.draw(seen, n, generator)
+
+    @torch.no_grad()
+    def draw(self, seen: View, n: int, generator: torch.Generator | None) -> Tensor:
+        """Draw n samples of a distribution already seen as coordinates; checks nothing."""
+        if isinstance(seen, Binary):
+            return self.binary(seen.probs, n, generator).to(seen.probs.dtype)
+        return seen.decode(self.categorical(seen.probs, n, generator), generator)
+
+    def check_count(self, n: int) -> int:
+        """Return n if this sampler can draw so many."""
+        owner = type(self).__name__
+        return checks.sample_count(n, minimum=self.smallest, even=self.even, owner=owner)
+
+    @abstractmethod
+    def binary(self, probs: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
+        """Zeros and ones ``(n, *coords)`` with probabilities ``(*coords,)``."""
+
+    @abstractmethod
+    def categorical(self, probs: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
+        """Category numbers ``(n, *coords)`` with probabilities ``(*coords, m)``."""
+
+    def count_law(self, probs: Tensor, n: int) -> Tensor:
+        """Law of the count of ones among n Bernoulli samples, ``(n + 1, *coords)``."""
+        raise ValueError(f"the count law of {type(self).__name__} is not known in closed form")
+
+    def disagreement(self, probs: Tensor, n: int) -> Tensor:
+        """Mean over pairs of the probability that two Bernoulli samples differ, ``(*coords,)``."""
+        return laws.disagreement(self.count_law(probs, n))
+
+    def debias_factor(self, probs: Tensor, n: int) -> Tensor:
+        """Factor that makes LOORF over these samples unbiased (`dbsurf.laws.debias_factor`)."""
+        return laws.debias_factor(lambda minor: self.disagreement(minor, n), probs)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class UniformSampler(Sampler):
+    """A sampler that sends n dependent uniform numbers through the inverse cdf.
+
+    A subclass gives `uniforms`: each of them uniform on [0, 1), jointly spread.
+    """
+
+    @abstractmethod
+    def uniforms(self, like: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
+        """n uniforms on [0, 1) for every entry of ``like``, ``(n, *like.shape)``."""
+
+    def binary(self, probs: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
+        return self.uniforms(probs, n, generator) < probs
+
+    def categorical(self, probs: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
+        cumulative = probs.cumsum(-1)
+        uniforms = self.uniforms(probs[..., 0], n, generator)  # (n, *coords)
+        index = [invert_cdf(cumulative, uniforms[i]) for i in range(n)]
+        return torch.stack(index)
+
+
+def uniform(like: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
+    """n independent uniforms on [0, 1) for every entry of ``like``, ``(n, *like.shape)``.
+
+    At least float32: half precision has too few values between 0 and 1 to compare p with. As with
+    torch's own samplers, float32 numbers are multiples of 2**-24, and a probability below that is
+    drawn as if it were 2**-24 (0 stays 0); float64 distributions go down to 2**-53.
+    """
+    dtype = torch.promote_types(like.dtype, torch.float32)
+    return torch.rand((n, *like.shape), dtype=dtype, device=like.device, generator=generator)
+
+
+def invert_cdf(cumulative: Tensor, uniforms: Tensor) -> Tensor:
+    """Category of each uniform under unnormalised cumulative weights ``(*coords, m)``.
+
+    A category of weight 0 is never chosen: the search passes over equal entries, and the target
+    stays below the total even where the product rounds up to it.
+    """
+    total = cumulative[..., -1]
+    target = torch.minimum(uniforms * total, torch.nextafter(total, torch.zeros_like(total)))
+    return torch.searchsorted(cumulative, target.unsqueeze(-1), right=True)[..., 0]

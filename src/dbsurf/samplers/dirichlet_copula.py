@@ -1,0 +1,42 @@
+"""The Dirichlet copula of ARMS."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from dbsurf import laws
+from dbsurf.samplers.base import UniformSampler
+
+
+class DirichletCopula(UniformSampler):
+    r"""Negatively dependent uniforms $u_i = (1 - d_i)^{n-1}$, d from a flat Dirichlet law.
+
+    Each $d_i$ is Beta(1, n - 1), so each $u_i$ is uniform. At most one $d_i$ can be large: small
+    $u_i$ exclude each other. For Bernoulli coordinates the rarer value takes the small side,
+    which makes the correlation as negative as this copula can.
+
+    Reference:
+        Dimitriev and Zhou, "ARMS: Antithetic-REINFORCE-Multi-Sample gradient for binary
+        variables", ICML 2021.
+    """
+
+    smallest = 2
+
+    def uniforms(self, like: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
+        dtype = torch.promote_types(like.dtype, torch.float32)
+        spacings = torch.empty((n, *like.shape), dtype=dtype, device=like.device)
+        spacings.exponential_(generator=generator)
+        dirichlet = spacings / spacings.sum(0)
+        uniforms = (1 - dirichlet).pow_(n - 1)
+        return uniforms.clamp_(max=1 - torch.finfo(dtype).eps / 2)  # the largest number below 1
+
+    def binary(self, probs: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
+        rare = self.uniforms(probs, n, generator) < torch.minimum(probs, 1 - probs)
+        return rare ^ (probs > 0.5)
+
+    def count_law(self, probs: Tensor, n: int) -> Tensor:
+        return laws.dirichlet_count_law(probs, n)
+
+    def disagreement(self, probs: Tensor, n: int) -> Tensor:
+        return laws.dirichlet_disagreement(probs, n)

@@ -1,0 +1,54 @@
+"""The sampler of least discrepancy."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from dbsurf import laws
+from dbsurf.samplers.base import UniformSampler, uniform
+
+
+class MinDiscrepancy(UniformSampler):
+    r"""Samples whose counts are within one of their expectation, always.
+
+    Uniforms $u_i = (\pi(i) + v)/n$: systematic points with one random shift v and a random order
+    $\pi$ for each coordinate. Every count of ones is $\lfloor np \rfloor$ or $\lceil np \rceil$
+    (every category's count within one of $n p_c$), the marginals are exact, the samples
+    exchangeable, and the pair correlation attains the lower bound of
+    `dbsurf.laws.hoernig_bound`.
+
+    For Bernoulli coordinates the same law comes from algorithm 1 with the target count drawn
+    first and the schedule $\alpha_i = (i-1)/(n-i+1)$: $q_i = (K - k_{i-1})/(n-i+1)$.
+
+    Example:
+        >>> import torch
+        >>> from torch.distributions import Bernoulli
+        >>> from dbsurf.samplers import MinDiscrepancy
+        >>> MinDiscrepancy().sample(Bernoulli(torch.tensor([0.25, 0.5])), 4).sum(0)
+        tensor([1., 2.])
+    """
+
+    def uniforms(self, like: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
+        order = uniform(like, n, generator).argsort(0)  # a random permutation of each coordinate
+        shift = uniform(like, 1, generator)
+        points = (order + shift).div_(n)
+        return points.clamp_(max=1 - torch.finfo(points.dtype).eps / 2)
+
+    def binary(self, probs: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
+        draws = uniform(probs, n, generator)  # becomes the samples, slice by slice
+        target = n * probs.to(draws.dtype)
+        left = target.floor()
+        # K = floor(np) or one more; the last slice is free to decide, as the last sample is
+        # what the others leave over.
+        left = left + (draws[n - 1] < target - left)
+        for i in range(n - 1):
+            left = left - draws[i].mul_(n - i).lt_(left)
+        draws[n - 1] = left
+        return draws
+
+    def count_law(self, probs: Tensor, n: int) -> Tensor:
+        return laws.min_discrepancy_count_law(probs, n)
+
+    def disagreement(self, probs: Tensor, n: int) -> Tensor:
+        return laws.min_discrepancy_disagreement(probs, n)
