@@ -230,10 +230,32 @@ class ScipyLaw(IntegerLaw):
 
     def draw_below(self, window: Window, uniforms: Tensor) -> Tensor:
         assert window.below is not None
-        value = torch.from_numpy(np.asarray(self._dist.ppf((uniforms * window.below).numpy())))
-        return value.clamp(max=window.lower - 1)  # a uniform of 1 rounds onto the boundary
+        target = (uniforms * window.below).numpy()
+        steps = _first_below(lambda j: self._dist.cdf(window.lower - 1 - j), target)
+        return window.lower - steps
 
     def draw_above(self, window: Window, uniforms: Tensor) -> Tensor:
         assert window.above is not None
-        value = torch.from_numpy(np.asarray(self._dist.isf((uniforms * window.above).numpy())))
-        return value.clamp(min=window.lower + window.masses.shape[-1])
+        target = (uniforms * window.above).numpy()
+        last = window.lower + window.masses.shape[-1] - 1
+        return last + _first_below(lambda j: self._dist.sf(last + j), target)
+
+
+def _first_below(beyond: Callable[[Any], Any], target: Any) -> Tensor:
+    """The smallest j >= 1 with beyond(j) < target, by doubling and halving.
+
+    ``beyond(j)`` is the mass more than j steps into the tail. scipy's own ppf walks the support
+    and gives up on heavy tails.
+    """
+    high = np.ones(target.shape, dtype=np.int64)
+    while (short := beyond(high) >= target).any():
+        if high.max() >= 2**61:
+            raise ValueError("the tail is too heavy: its mass does not fall within 2**62 steps")
+        high = np.where(short, 2 * high, high)
+    low = high // 2  # beyond(low) >= target, or low = 0
+    while (high - low > 1).any():
+        middle = (low + high) // 2
+        short = (beyond(middle) >= target) & (middle > low)
+        low, high = np.where(short, middle, low), np.where(short, high, middle)
+        high = np.maximum(high, low + 1)
+    return torch.from_numpy(high)

@@ -124,8 +124,9 @@ def pair_probabilities(probs: Tensor, n: int, alpha: Alpha = 1.0) -> Tensor:
 def correlations(probs: Tensor, n: int, alpha: Alpha = 1.0) -> Tensor:
     r"""$\mathrm{Corr}(x_i, x_j)$ of the samples of algorithm 1, ``(n, n, *coords)``.
 
-    Where a sample is constant (p is 0 or 1) its correlations are the limit: 1 with itself and 0
-    with the others, since $P(1, 1)$ vanishes faster than the standard deviations.
+    A constant sample (all of them at p = 0, the third of three at p = 1/3 and alpha = 2) gets 1
+    with itself and 0 with the others; at p = 0 and 1 that is also the limit, as $P(1, 1)$ vanishes
+    faster than the standard deviations.
     """
     pairs = pair_probabilities(probs, n, alpha)
     mean = torch.stack([pairs[i, i] for i in range(n)])  # (n, *coords)
@@ -344,7 +345,7 @@ def _owens_t_of_quantile(minor: Tensor, slope: float) -> Tensor:
     $T(h, 1/b) = \tfrac12[Q(h) + Q(h/b)] - Q(h)Q(h/b) - T(h/b, b)$, and Q(h) = s. The last term is
     an integral over [0, b] of a function as smooth as a Gaussian, which 48 nodes do to 1e-15.
     """
-    h: Tensor = -torch.special.ndtri(minor)  # +inf at s = 0, where T is 0
+    h: Tensor = torch.special.ndtri(minor).abs()  # +inf at s = 0, where T is 0
     if slope == 0:  # perfect opposition: h/b is infinite
         return minor / 2
     far = h / slope

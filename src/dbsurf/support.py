@@ -144,9 +144,8 @@ class Lattice(Table):
     def _draw_tail(
         self, value: Tensor, hit: Tensor, draw: Any, generator: torch.Generator | None
     ) -> Tensor:
-        rows = (
-            hit.unsqueeze(-1).flatten(1).any(1)
-        )  # only samples that hit the tail somewhere pay for it
+        # Only samples that hit the tail somewhere pay for it.
+        rows = hit.unsqueeze(-1).flatten(1).any(1)
         if not rows.any():
             return value
         uniforms = 1 - torch.rand(
@@ -177,7 +176,7 @@ def unwrap(dist: Distribution) -> Distribution:
     return dist
 
 
-def view(dist: Any, *, tail: float = TAIL, validate: bool = True) -> View:
+def view(dist: Any, *, tail: float = TAIL) -> View:
     """See ``dist`` as independent coordinates.
 
     Args:
@@ -185,13 +184,9 @@ def view(dist: Any, *, tail: float = TAIL, validate: bool = True) -> View:
             Geometric, NegativeBinomial, `Finite`, alone or inside Independent), any other torch
             law of scalars that can enumerate its support, or a frozen discrete law of scipy.stats.
         tail: an infinite support is tabulated until this mass is left; the rest is grouped.
-        validate: check the probabilities; costs a wait for the device.
     """
     checks.tail_mass(tail)
-    seen = _torch_view(dist, tail) if isinstance(dist, Distribution) else _scipy_view(dist, tail)
-    if validate:
-        checks.probabilities(seen.probs)
-    return seen
+    return _torch_view(dist, tail) if isinstance(dist, Distribution) else _scipy_view(dist, tail)
 
 
 def _torch_view(dist: Distribution, tail: float) -> View:
@@ -259,6 +254,7 @@ def discrepancy(samples: Tensor, dist: Any) -> Tensor:
         tensor([0.0000, 0.5000])
     """
     seen = view(dist)
+    checks.probabilities(seen.probs)
     hot = isinstance(seen, OneHot)
     coords = seen.probs.shape if isinstance(seen, Binary) or hot else seen.probs.shape[:-1]
     if samples.ndim == 0 or samples.shape[1:] != coords or samples.shape[0] == 0:

@@ -179,12 +179,14 @@ class Estimator(nn.Module, ABC):
             raise ValueError(
                 f"dist must be a torch distribution for an estimator, got {type(dist).__name__}"
             )
-        seen = view(dist, validate=self.validate)
+        seen = view(dist)
         if self.bernoulli_only and not isinstance(seen, Binary):
             raise ValueError(
                 f"dist must be Bernoulli for {type(self).__name__}, got {type(dist).__name__}"
             )
         checks.generator_device(generator, seen.probs.device)
+        if self.validate:
+            checks.probabilities(seen.probs)
         return seen, score_of(dist)
 
     def _evaluate(self, f: Function, samples: Tensor, seen: View) -> Tensor:

@@ -53,6 +53,7 @@ class Sampler(ABC):
         self.check_count(n)
         seen = view(dist, tail=tail)
         checks.generator_device(generator, seen.probs.device)
+        checks.probabilities(seen.probs)
         return self.draw(seen, n, generator)
 
     @torch.no_grad()
@@ -105,10 +106,8 @@ class UniformSampler(Sampler):
         return self.uniforms(probs, n, generator) < probs
 
     def categorical(self, probs: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
-        cumulative = probs.cumsum(-1)
         uniforms = self.uniforms(probs[..., 0], n, generator)  # (n, *coords)
-        index = [invert_cdf(cumulative, uniforms[i]) for i in range(n)]
-        return torch.stack(index)
+        return invert_cdf(probs.cumsum(-1), uniforms.movedim(0, -1)).movedim(-1, 0)
 
 
 def uniform(like: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
@@ -123,11 +122,11 @@ def uniform(like: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
 
 
 def invert_cdf(cumulative: Tensor, uniforms: Tensor) -> Tensor:
-    """Category of each uniform under unnormalised cumulative weights ``(*coords, m)``.
+    """Categories ``(*coords, k)`` of k uniforms each under cumulative weights ``(*coords, m)``.
 
-    A category of weight 0 is never chosen: the search passes over equal entries, and the target
-    stays below the total even where the product rounds up to it.
+    The weights need not sum to one. A category of weight 0 is never chosen: the search passes
+    over equal entries, and the target stays below the total even where the product rounds to it.
     """
-    total = cumulative[..., -1]
+    total = cumulative[..., -1:]
     target = torch.minimum(uniforms * total, torch.nextafter(total, torch.zeros_like(total)))
-    return torch.searchsorted(cumulative, target.unsqueeze(-1), right=True)[..., 0]
+    return torch.searchsorted(cumulative, target.contiguous(), right=True)

@@ -26,7 +26,8 @@ class DBSample(Sampler):
         alpha: correction factor $\alpha \ge 0$: a number, a tensor broadcastable to the
             coordinates, or ``"preserve"`` for the largest that keeps the marginals, coordinate by
             coordinate. 0 gives independent samples. Above `dbsurf.laws.preserving_alpha` the
-            marginals of later samples shift towards 1/2 (proposition 2.2).
+            samples are no longer distributed alike (proposition 2.2): the second, and the mean of
+            all, shift towards 1/2, and later ones may swing back past p.
 
     Example:
         >>> import torch
@@ -75,8 +76,9 @@ class DBSample(Sampler):
         one = counts.new_ones(()).expand(draws.shape[1:]).unsqueeze(-1)
         for i in range(n):
             # q is not divided by its sum (between 1 and m): the search scales the target instead.
-            index[i] = chosen = invert_cdf(q.cumsum(-1), draws[i])
-            counts.scatter_add_(-1, chosen.unsqueeze(-1), one)
+            chosen = invert_cdf(q.cumsum(-1), draws[i].unsqueeze(-1))
+            index[i] = chosen[..., 0]
+            counts.scatter_add_(-1, chosen, one)
             q = (lifted - counts * (alpha / (i + 1))).clamp_(0, 1)
         return index
 

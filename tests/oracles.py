@@ -1,0 +1,127 @@
+"""Sample-tuple laws written out the long way, with nothing taken from dbsurf.
+
+Each function gives the probability of every tuple (x_1, ..., x_n) of one Bernoulli coordinate as
+an array of shape (2,) * n. They are the oracles that the library's laws and estimators are held to.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import torch
+from scipy import special
+from torch import Tensor
+
+
+def tuples(n: int) -> list[tuple[int, ...]]:
+    return list(itertools.product((0, 1), repeat=n))
+
+
+def algorithm_1(p: float, n: int, alpha: float) -> np.ndarray:
+    """Algorithm 1 as printed, every branch of its tree."""
+    law = np.zeros((2,) * n)
+    for path in tuples(n):
+        mean, q, probability = p, p, 1.0
+        for i, x in enumerate(path, start=1):
+            probability *= q if x else 1 - q
+            mean = ((i - 1) * mean + x) / i
+            q = min(1.0, max(0.0, p * (1 + alpha) - alpha * mean))
+        law[path] = probability
+    return law
+
+
+def preserve(p: float) -> float:
+    return min(p / (1 - p), (1 - p) / p) if 0 < p < 1 else 0.0
+
+
+def independent(p: float, n: int) -> np.ndarray:
+    return algorithm_1(p, n, 0.0)
+
+
+def exchangeable(counts: np.ndarray) -> np.ndarray:
+    """The exchangeable law with the given probabilities of the number of ones."""
+    n = len(counts) - 1
+    law = np.zeros((2,) * n)
+    for path in tuples(n):
+        law[path] = counts[sum(path)] / math.comb(n, sum(path))
+    return law
+
+
+def least_discrepancy(p: float, n: int) -> np.ndarray:
+    """Sequential draws without replacement from a random integer target."""
+    whole = math.floor(n * p)
+    part = n * p - whole
+    law = np.zeros((2,) * n)
+    for path in tuples(n):
+        for target, weight in ((whole, 1 - part), (whole + 1, part)):
+            probability, left = weight, target
+            for i, x in enumerate(path):
+                q = left / (n - i)
+                probability *= q if x else 1 - q
+                left -= x
+            law[path] += probability if left == 0 else 0.0
+    return law
+
+
+def antithetic(p: float, n: int) -> np.ndarray:
+    """Pairs (1[u < p], 1[1 - u < p]); independent of each other."""
+    both = max(0.0, 2 * p - 1)
+    pair = np.array([[1 - 2 * p + both, p - both], [p - both, both]])
+    law = np.ones(())
+    for _ in range(n // 2):
+        law = np.multiply.outer(law, pair)
+    return law
+
+
+def dirichlet(p: float, n: int) -> np.ndarray:
+    """Inclusion and exclusion over which of the spacings are large, on the rarer side."""
+    rare = min(p, 1 - p)
+    gap = 1 - rare ** (1 / (n - 1))
+    together = [max(0.0, 1 - j * gap) ** (n - 1) for j in range(n + 1)]
+    counts = np.array(
+        [
+            math.comb(n, k)
+            * sum((-1) ** j * math.comb(n - k, j) * together[k + j] for j in range(n - k + 1))
+            for k in range(n + 1)
+        ]
+    )
+    return exchangeable(counts if p <= 0.5 else counts[::-1])
+
+
+def gaussian_both(p: float, n: int) -> float:
+    """P(x_i = x_j = 1) for normals of correlation -1/(n - 1), by scipy's Owen function."""
+    h = special.ndtri(p)
+    slope = math.inf if n == 2 else math.sqrt(n / (n - 2))
+    return p - 2 * special.owens_t(h, slope)
+
+
+def gaussian(p: float, n: int) -> np.ndarray:
+    """A signed measure with the Gaussian copula's marginals and pair law.
+
+    The expectation of a sum over pairs depends on nothing else, so it is exact for the
+    expectation of an estimator (not for its variance).
+    """
+    counts = np.zeros(n + 1)
+    counts[2] = n * (n - 1) * gaussian_both(p, n) / 2
+    counts[1] = n * p - 2 * counts[2]
+    counts[0] = 1 - counts[1] - counts[2]
+    return exchangeable(counts)
+
+
+def counts_of(law: np.ndarray) -> np.ndarray:
+    """Law of the number of ones."""
+    counts = np.zeros(law.ndim + 1)
+    for path in tuples(law.ndim):
+        counts[sum(path)] += law[path]
+    return counts
+
+
+def all_samples(n: int, laws: list[np.ndarray]) -> tuple[Tensor, Tensor]:
+    """Every joint tuple of d independent coordinates: samples (n, T, d), probabilities (T,)."""
+    samples, probabilities = [], []
+    for paths in itertools.product(tuples(n), repeat=len(laws)):
+        samples.append(np.array(paths, dtype=float).T)  # (n, d)
+        probabilities.append(math.prod(law[path] for law, path in zip(laws, paths, strict=True)))
+    return torch.from_numpy(np.stack(samples, 1)), torch.tensor(probabilities, dtype=torch.float64)
