@@ -68,10 +68,10 @@ class DoubleCV(Estimator):
         self.register_buffer("energy", torch.zeros(()))  # decayed <B, B>
 
     @property
-    def coefficient(self) -> Tensor:
+    def coefficient(self) -> float | Tensor:
         """The coefficient a that the next call will use."""
         if self.fixed is not None:
-            return torch.full_like(self.energy, self.fixed)
+            return self.fixed
         # Before anything is known, or while B has always been 0, a = 0 is as good as any.
         return -self.overlap / torch.where(self.energy > 0, self.energy, torch.inf)
 
@@ -88,7 +88,7 @@ class DoubleCV(Estimator):
             control[i] = product.unsqueeze(-1).flatten(batch_dims).sum(-1)
         draw.control = draw.score.contract(leave_one_out(control), samples)
         draw.control -= summed / n * (probs * (1 - probs))
-        offset = self.coefficient.to(draw.control.dtype) * draw.control
+        offset = draw.control * self.coefficient
         return Combination(leave_one_out(draw.f_values), offset=offset)
 
     def learn(self, draw: Draw) -> None:
