@@ -209,10 +209,12 @@ def debias_factor(disagreement: Callable[[Tensor], Tensor], probs: Tensor) -> Te
         probs: probabilities p, ``(*coords,)``.
 
     Returns:
-        c, ``(*coords,)``. As p falls to 0, D falls in proportion, so that c has a limit; the
-        value at the smallest normal number is that limit to rounding, and stands for it.
+        c, ``(*coords,)``. As p falls to 0, D falls in proportion, so that c has a limit. It is
+        reached to rounding long before p underflows: the value at the square root of the
+        smallest normal number stands for all below it.
     """
-    minor = torch.minimum(probs, 1 - probs).clamp(min=torch.finfo(probs.dtype).tiny)
+    floor = math.sqrt(torch.finfo(probs.dtype).tiny)
+    minor = torch.minimum(probs, 1 - probs).clamp(min=floor)
     return 2 * minor * (1 - minor) / disagreement(minor)
 
 

@@ -66,6 +66,11 @@ class Reinforce(Estimator):
     def combine(self, draw: Draw) -> Combination:
         f_values = draw.f_values
         if self.baseline is not None:
+            if self.total.ndim and self.total.shape != f_values.shape[1:]:
+                raise ValueError(
+                    f"batch_shape must be the distribution's {tuple(f_values.shape[1:])} or (), "
+                    f"got {tuple(self.total.shape)}"
+                )
             # Before the first call there is nothing to subtract: the limit of 0/0 is taken as 0.
             mean = self.total / torch.where(self.mass > 0, self.mass, 1)
             f_values = f_values - mean.to(f_values.dtype)
@@ -74,14 +79,7 @@ class Reinforce(Estimator):
     def learn(self, draw: Draw) -> None:
         if self.baseline is None:
             return
-        mean = draw.f_values.mean(0)
-        if self.total.shape != mean.shape:
-            if self.total.ndim:
-                raise ValueError(
-                    f"batch_shape must be the distribution's {tuple(mean.shape)} or (), "
-                    f"got {tuple(self.total.shape)}"
-                )
-            mean = mean.mean()
+        mean = draw.f_values.mean(0) if self.total.ndim else draw.f_values.mean()
         self.total.mul_(self.decay).add_(mean.to(self.total.dtype))
         self.mass.mul_(self.decay).add_(1)
 
