@@ -338,6 +338,11 @@ def bivariate_normal_cdf_diagonal(probs: Tensor, rho: float) -> Tensor:
     return probs - 2 * _owens_t_of_quantile(minor, math.sqrt((1 + rho) / (1 - rho)))
 
 
+def upper_normal(x: Tensor) -> Tensor:
+    """Q(x) = P(z > x) of a standard normal; torch's own ndtr loses all digits of a small Q."""
+    return torch.erfc(x / math.sqrt(2)) / 2
+
+
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(48)
 
 
@@ -351,7 +356,7 @@ def _owens_t_of_quantile(minor: Tensor, slope: float) -> Tensor:
     if slope == 0:  # perfect opposition: h/b is infinite
         return minor / 2
     far = h / slope
-    upper_far: Tensor = torch.special.ndtr(-far)  # Q(h / b)
+    upper_far = upper_normal(far)  # Q(h / b)
     # T(far, b) = 1/(2 pi) int_0^b exp(-far^2 (1 + t^2)/2) / (1 + t^2) dt; beyond 9/far it is over.
     top = torch.clamp(9 / far, max=slope)
     nodes = torch.as_tensor(_NODES, dtype=minor.dtype, device=minor.device)
