@@ -26,7 +26,6 @@ docs: $(BIN)/.installed
 
 bench: $(BIN)/.installed
 	$(BIN)/python benchmarks/speed.py
-	$(BIN)/python benchmarks/memory.py
 
 clean:
 	rm -rf .venv site runs

@@ -267,6 +267,11 @@ def test_names_and_options():
             build(1.5)
 
 
+def test_given_samples_have_the_right_shape():
+    with pytest.raises(ValueError, match=r"samples must have shape \(4, 2, 3\).*got \(2, 2, 3\)"):
+        dbsurf.LOORF(4).estimate(f, HALF, samples=torch.zeros(2, 2, 3))
+
+
 def test_discrepancy_wants_samples_of_the_distribution():
     with pytest.raises(ValueError, match=r"samples must have shape \(n, 2, 3\).*got \(4, 3\)"):
         dbsurf.discrepancy(torch.zeros(4, 3), HALF)

@@ -62,8 +62,9 @@ def parse(words: Sequence[str]) -> tuple[ModuleType, Any]:
         choices.append(
             Annotated[module.Options, tyro.conf.subcommand(name, description=summary, **extra)]
         )
+    choice: Any = Union[tuple(choices)]  # noqa: UP007
     options = tyro.cli(
-        Union[tuple(choices)],  # type: ignore[arg-type]
+        choice,
         args=words,
         prog="dbsurf",
         description="Gradients through discrete random variables: the paper's experiments.",

@@ -215,7 +215,8 @@ def debias_factor(disagreement: Callable[[Tensor], Tensor], probs: Tensor) -> Te
     """
     floor = math.sqrt(torch.finfo(probs.dtype).tiny)
     minor = torch.minimum(probs, 1 - probs).clamp(min=floor)
-    return 2 * minor * (1 - minor) / disagreement(minor)
+    differ = disagreement(minor)
+    return 2 * minor * (1 - minor) / differ
 
 
 def one_dimensional_debias_factor(pairs: Tensor, probs: Tensor) -> Tensor:
@@ -251,11 +252,13 @@ def min_discrepancy_count_law(probs: Tensor, n: int) -> Tensor:
 
 
 def min_discrepancy_disagreement(probs: Tensor, n: int) -> Tensor:
-    r"""$D = 2[(1-r)m(n-m) + r(m+1)(n-m-1)]/(n(n-1))$, $m = \lfloor np \rfloor$, $r = np - m$."""
+    r"""$D = \frac{2}{n(n-1)}[np(n-1-2m) + m(m+1)]$ with $m = \lfloor np \rfloor$.
+
+    The bracket is $(1-r)\,m(n-m) + r\,(m+1)(n-m-1)$, the mean of K(n-K) over its two values,
+    with r = np - m put in.
+    """
     whole = (n * probs.detach()).floor()
-    part = n * probs - whole
-    low, high = whole * (n - whole), (whole + 1) * (n - whole - 1)
-    return 2 * ((1 - part) * low + part * high) / (n * (n - 1))
+    return (n * probs * (n - 1 - 2 * whole) + whole * (whole + 1)) * (2 / (n * (n - 1)))
 
 
 def antithetic_count_law(probs: Tensor, n: int) -> Tensor:
@@ -275,9 +278,9 @@ def antithetic_count_law(probs: Tensor, n: int) -> Tensor:
 
 
 def antithetic_disagreement(probs: Tensor, n: int) -> Tensor:
-    """Mean over pairs: 2 min(p, 1 - p) inside an antithetic pair, 2p(1 - p) across pairs."""
-    inside, across = 2 * torch.minimum(probs, 1 - probs), 2 * probs * (1 - probs)
-    return (inside + (n - 2) * across) / (n - 1)
+    """Mean over pairs: 2s with s = min(p, 1 - p) inside an antithetic pair, 2s(1 - s) across."""
+    minor = torch.minimum(probs, 1 - probs)
+    return 2 * minor * (1 + (n - 2) * (1 - minor)) / (n - 1)
 
 
 def dirichlet_count_law(probs: Tensor, n: int) -> Tensor:

@@ -18,11 +18,6 @@ def f(x: Tensor) -> Tensor:
     return (x - 0.49).square().sum(-1) + x.prod(-1) * 0.3
 
 
-def planted(estimator: dbsurf.Estimator, samples: Tensor) -> dbsurf.Estimator:
-    estimator.draw_samples = lambda seen, generator: samples
-    return estimator
-
-
 def problem(n: int) -> tuple[Tensor, Tensor, Independent]:
     logits = torch.randn(50, 3, dtype=f64)
     samples = torch.bernoulli(torch.sigmoid(logits).expand(n, 50, 3))
@@ -34,7 +29,7 @@ def test_loorf_in_its_four_forms(n):
     """Eq. (5), eq. (6), its second line, and the sum over pairs of appendix A.6."""
     x, p, dist = problem(n)
     value = f(x).unsqueeze(-1)
-    estimate = planted(dbsurf.LOORF(n), x).estimate(f, dist).grad
+    estimate = dbsurf.LOORF(n).estimate(f, dist, samples=x).grad
     others = (value.sum(0) - value) / (n - 1)
     eq5 = ((value - others) * (x - p)).mean(0)
     reinforce = (value * (x - p)).sum(0) / (n - 1)
@@ -56,11 +51,11 @@ def test_figure_2_gradients_of_the_motivating_example():
 
     exact = dbsurf.exact(objective, dist).grad
     assert exact.tolist() == pytest.approx([0.005, 0.005])
-    assert planted(dbsurf.LOORF(2), x).estimate(objective, dist).grad.tolist() == pytest.approx(
+    assert dbsurf.LOORF(2).estimate(objective, dist, samples=x).grad.tolist() == pytest.approx(
         [0.01, 0.0]
     )
     # f = .5002, .5202: the mean of f (x - 1/2) is (.005, .2551).
-    assert planted(dbsurf.Reinforce(2), x).estimate(objective, dist).grad.tolist() == pytest.approx(
+    assert dbsurf.Reinforce(2).estimate(objective, dist, samples=x).grad.tolist() == pytest.approx(
         [0.005, 0.2551]
     )
 
@@ -71,8 +66,8 @@ def test_arms_d_is_disarm_at_two_samples():
     dist = Independent(Bernoulli(p), 1)
     x = DirichletCopula().sample(dist, 2, generator=generator[0])
     assert ((x[0] + x[1] <= 1) | (p > 0.5)).all()  # exclusive on the rarer side, as antithetic is
-    arms = planted(dbsurf.ARMS(2), x).estimate(f, dist).grad
-    disarm = planted(dbsurf.DisARM(2), x).estimate(f, dist).grad
+    arms = dbsurf.ARMS(2).estimate(f, dist, samples=x).grad
+    disarm = dbsurf.DisARM(2).estimate(f, dist, samples=x).grad
     assert (arms - disarm).abs().max() < 1e-13
     formula = 0.5 * (f(x[0]) - f(x[1])).unsqueeze(-1) * (x[0] - x[1]) * torch.maximum(p, 1 - p)
     assert (disarm - formula).abs().max() < 1e-13
@@ -84,10 +79,10 @@ def test_arms_d_is_disarm_at_two_samples():
 @pytest.mark.parametrize("n", [2, 3, 5])
 def test_double_cv_without_its_coefficient_is_loorf(n):
     x, _, dist = problem(n)
-    plain = planted(dbsurf.LOORF(n), x).estimate(f, dist).grad
-    double = planted(dbsurf.DoubleCV(n, coefficient=0.0), x).estimate(f, dist).grad
+    plain = dbsurf.LOORF(n).estimate(f, dist, samples=x).grad
+    double = dbsurf.DoubleCV(n, coefficient=0.0).estimate(f, dist, samples=x).grad
     assert torch.equal(plain, double)
-    fresh = planted(dbsurf.DoubleCV(n), x).estimate(f, dist).grad
+    fresh = dbsurf.DoubleCV(n).estimate(f, dist, samples=x).grad
     assert torch.equal(plain, fresh)  # nothing is known before the first call
 
 
@@ -108,7 +103,7 @@ def test_double_cv_formula_written_out():
         baseline = sum(t[j] for j in range(4) if j != i) / 3
         total = total + (t[i] - baseline).unsqueeze(-1) * (x[i] - p) / 4
     expected = total - a * grad.mean(0) * p * (1 - p)
-    estimate = planted(dbsurf.DoubleCV(4, coefficient=a), x).estimate(f, dist).grad
+    estimate = dbsurf.DoubleCV(4, coefficient=a).estimate(f, dist, samples=x).grad
     assert (estimate - expected).abs().max() < 1e-12
 
 

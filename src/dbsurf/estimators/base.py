@@ -151,10 +151,28 @@ class Estimator(nn.Module, ABC):
         *,
         generator: torch.Generator | None = None,
         context: Tensor | None = None,
+        samples: Tensor | None = None,
     ) -> Estimate:
-        """The same estimate as plain tensors, without a backward."""
+        """The same estimate as plain tensors, without a backward.
+
+        Args:
+            f: as in `forward`.
+            dist: as in `forward`.
+            generator: as in `forward`.
+            context: as in `forward`.
+            samples: use these, ``(n, *batch, *event)``, instead of drawing: what the estimator
+                makes of samples that are given.
+        """
         seen, score = self._open(dist, generator)
-        samples = self.draw_samples(seen, generator)
+        if samples is None:
+            samples = self.draw_samples(seen, generator)
+        else:
+            shape = (self.n, *dist.batch_shape, *dist.event_shape)
+            if samples.shape != shape:
+                raise ValueError(
+                    f"samples must have shape {shape} (n, *batch, *event), "
+                    f"got {tuple(samples.shape)}"
+                )
         grad_f = None
         if self.needs_grad_f:
             inputs = samples.clone().requires_grad_()

@@ -27,8 +27,11 @@ class Antithetic(UniformSampler):
         first = uniform(like, n // 2, generator)
         # torch.rand draws multiples of eps/2 from 0 to 1 - eps/2; reflecting that grid onto
         # itself keeps the mirrored numbers below 1 and exactly as uniform as the first.
-        mirrored = (1 - torch.finfo(first.dtype).eps / 2) - first
-        return torch.stack([first, mirrored], 1).flatten(0, 1)
+        largest = 1 - torch.finfo(first.dtype).eps / 2
+        pairs = first.new_empty((n // 2, 2, *like.shape))
+        pairs[:, 0] = first
+        pairs[:, 1] = first.neg_().add_(largest)
+        return pairs.flatten(0, 1)
 
     def count_law(self, probs: Tensor, n: int) -> Tensor:
         return laws.antithetic_count_law(probs, n)

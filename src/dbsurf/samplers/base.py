@@ -103,7 +103,7 @@ class UniformSampler(Sampler):
         """n uniforms on [0, 1) for every entry of ``like``, ``(n, *like.shape)``."""
 
     def binary(self, probs: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
-        return self.uniforms(probs, n, generator) < probs
+        return self.uniforms(probs, n, generator).lt_(probs)
 
     def categorical(self, probs: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
         uniforms = self.uniforms(probs[..., 0], n, generator)  # (n, *coords)
@@ -125,8 +125,8 @@ def invert_cdf(cumulative: Tensor, uniforms: Tensor) -> Tensor:
     """Categories ``(*coords, k)`` of k uniforms each under cumulative weights ``(*coords, m)``.
 
     The weights need not sum to one. A category of weight 0 is never chosen: the search passes
-    over equal entries, and the target stays below the total even where the product rounds to it.
+    over equal entries, and a target of at most (1 - eps) times the total stays below the total
+    when it is rounded.
     """
-    total = cumulative[..., -1:]
-    target = torch.minimum(uniforms * total, torch.nextafter(total, torch.zeros_like(total)))
+    target = uniforms.clamp(max=1 - torch.finfo(uniforms.dtype).eps) * cumulative[..., -1:]
     return torch.searchsorted(cumulative, target.contiguous(), right=True)

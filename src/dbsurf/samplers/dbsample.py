@@ -52,11 +52,7 @@ class DBSample(Sampler):
         count = draws[0].lt_(probs).clone()
         for i in range(1, n):
             # A uniform in [0, 1) is below q exactly when it is below q clamped to [0, 1].
-            if isinstance(alpha, Tensor):
-                q = torch.addcmul(lifted, alpha, count, value=-1 / i)
-            else:
-                q = torch.sub(lifted, count, alpha=alpha / i)
-            count.add_(draws[i].lt_(q))
+            count.add_(draws[i].lt_(_lowered(lifted, count, alpha, i)))
         return draws
 
     def categorical(self, probs: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
@@ -79,7 +75,7 @@ class DBSample(Sampler):
             chosen = invert_cdf(q.cumsum(-1), draws[i].unsqueeze(-1))
             index[i] = chosen[..., 0]
             counts.scatter_add_(-1, chosen, one)
-            q = (lifted - counts * (alpha / (i + 1))).clamp_(0, 1)
+            q = _lowered(lifted, counts, alpha, i + 1).clamp_(0, 1)
         return index
 
     def _alpha_for(self, alpha: float | Tensor, coords: torch.Size) -> float | Tensor:
@@ -98,6 +94,13 @@ class DBSample(Sampler):
 
     def __repr__(self) -> str:
         return f"DBSample(alpha={self.alpha!r})"
+
+
+def _lowered(lifted: Tensor, count: Tensor, alpha: float | Tensor, drawn: int) -> Tensor:
+    """p(1 + alpha) - alpha count / drawn, in one pass over memory."""
+    if isinstance(alpha, Tensor):
+        return torch.addcmul(lifted, alpha, count, value=-1 / drawn)
+    return torch.sub(lifted, count, alpha=alpha / drawn)
 
 
 def sample(

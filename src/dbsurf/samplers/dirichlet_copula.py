@@ -27,13 +27,13 @@ class DirichletCopula(UniformSampler):
         dtype = torch.promote_types(like.dtype, torch.float32)
         spacings = torch.empty((n, *like.shape), dtype=dtype, device=like.device)
         spacings.exponential_(generator=generator)
-        dirichlet = spacings / spacings.sum(0)
-        uniforms = (1 - dirichlet).pow_(n - 1)
+        dirichlet = spacings.div_(spacings.sum(0))
+        uniforms = dirichlet.neg_().add_(1).pow_(n - 1)
         return uniforms.clamp_(max=1 - torch.finfo(dtype).eps / 2)  # the largest number below 1
 
     def binary(self, probs: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
-        rare = self.uniforms(probs, n, generator) < torch.minimum(probs, 1 - probs)
-        return rare ^ (probs > 0.5)
+        rare = self.uniforms(probs, n, generator).lt_(torch.minimum(probs, 1 - probs))
+        return rare.ne_(probs > 0.5)
 
     def count_law(self, probs: Tensor, n: int) -> Tensor:
         return laws.dirichlet_count_law(probs, n)
