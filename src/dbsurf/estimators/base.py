@@ -14,7 +14,7 @@ from torch.distributions import Distribution
 from dbsurf import checks
 from dbsurf.estimators.scores import ClosedFormScore, Combination, Score, score_of
 from dbsurf.samplers.base import Sampler
-from dbsurf.support import Binary, View, view
+from dbsurf.support import Binary, View, unwrap, view
 
 Function = Callable[[Tensor], Tensor]
 
@@ -192,7 +192,8 @@ class Estimator(nn.Module, ABC):
             self._learn(draw)
             return Estimate(self.average(f_values, seen), gradient, samples, f_values)
 
-    def _open(self, dist: Distribution, generator: torch.Generator | None) -> tuple[View, Score]:
+    def accepts(self, dist: Distribution) -> View:
+        """``dist`` as coordinates, if this estimator works for it; else a ValueError says why."""
         if not isinstance(dist, Distribution):
             raise ValueError(
                 f"dist must be a torch distribution for an estimator, got {type(dist).__name__}"
@@ -200,8 +201,12 @@ class Estimator(nn.Module, ABC):
         seen = view(dist)
         if self.bernoulli_only and not isinstance(seen, Binary):
             raise ValueError(
-                f"dist must be Bernoulli for {type(self).__name__}, got {type(dist).__name__}"
+                f"dist must be Bernoulli for {type(self).__name__}, got {type(unwrap(dist)).__name__}"
             )
+        return seen
+
+    def _open(self, dist: Distribution, generator: torch.Generator | None) -> tuple[View, Score]:
+        seen = self.accepts(dist)
         checks.generator_device(generator, seen.probs.device)
         if self.validate:
             checks.probabilities(seen.probs)
