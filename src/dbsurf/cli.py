@@ -18,7 +18,8 @@ import tyro
 import dbsurf
 
 COMMANDS = {
-    "toy": "dbsurf.experiments.toy",
+    "estimators": "dbsurf.catalogue",
+    "toy": "dbsurf.experiments.toy.command",
 }
 
 BAD_INPUT, INTERRUPTED = 2, 130

@@ -201,7 +201,8 @@ class Estimator(nn.Module, ABC):
         seen = view(dist)
         if self.bernoulli_only and not isinstance(seen, Binary):
             raise ValueError(
-                f"dist must be Bernoulli for {type(self).__name__}, got {type(unwrap(dist)).__name__}"
+                f"dist must be Bernoulli for {type(self).__name__}, "
+                f"got {type(unwrap(dist)).__name__}"
             )
         return seen
 
