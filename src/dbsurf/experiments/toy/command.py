@@ -73,7 +73,7 @@ def study(options: Options, folder: Path, step: Step) -> None:
     """All figures, curves and tables, and what they say about the paper's statements."""
     generator = torch.Generator().manual_seed(options.seed)
     probs = curves.probability_grid(options.points)
-    alphas = torch.linspace(0, 10, 10 * options.points + 1, dtype=torch.float64)
+    alphas = torch.linspace(0, 10, 401, dtype=torch.float64)
     data = {
         "figure2": curves.toy_gradients(options.target),
         "figure3": curves.discrepancy(probs),
