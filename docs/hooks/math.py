@@ -1,4 +1,4 @@
-"""Turns the pages' TeX into MathML while they are built, so that they need no script and no network."""
+"""Turns the TeX of the pages into MathML as they are built: no script, no network needed."""
 
 from __future__ import annotations
 
