@@ -21,17 +21,9 @@ from torch.distributions import (
 )
 
 import dbsurf
-from cases import CASES
-from dbsurf.samplers import (
-    IID,
-    Antithetic,
-    DBSample,
-    DirichletCopula,
-    GaussianCopula,
-    MinDiscrepancy,
-)
+from cases import CASES, SAMPLERS
+from dbsurf.samplers import Antithetic, DBSample
 
-SAMPLERS = [IID(), DBSample(), MinDiscrepancy(), Antithetic(), DirichletCopula(), GaussianCopula()]
 HALF = Independent(Bernoulli(torch.full((2, 3), 0.5)), 1)
 
 

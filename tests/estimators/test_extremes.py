@@ -16,27 +16,9 @@ from torch.distributions import (
 )
 
 import dbsurf
-from cases import ANY_LAW, CASES
-from dbsurf.samplers import (
-    IID,
-    Antithetic,
-    DBSample,
-    DirichletCopula,
-    GaussianCopula,
-    MinDiscrepancy,
-)
+from cases import ANY_LAW, CASES, SAMPLERS
+from dbsurf.samplers import DBSample
 
-SAMPLERS = [
-    IID(),
-    DBSample(0.5),
-    DBSample(1.0),
-    DBSample(2.0),
-    DBSample("preserve"),
-    MinDiscrepancy(),
-    Antithetic(),
-    DirichletCopula(),
-    GaussianCopula(),
-]
 EDGES = [0.0, 1e-38, 1e-12, 0.5, 1.0]
 DTYPES = [torch.float32, torch.float64]
 

@@ -17,26 +17,11 @@ from torch.distributions import (
 )
 
 import dbsurf
+from cases import SAMPLERS
 from conftest import assert_mean
 from dbsurf import laws
-from dbsurf.samplers import (
-    IID,
-    Antithetic,
-    DBSample,
-    DirichletCopula,
-    GaussianCopula,
-    MinDiscrepancy,
-)
+from dbsurf.samplers import IID, DBSample, GaussianCopula, MinDiscrepancy
 
-SAMPLERS = [
-    IID(),
-    DBSample(1.0),
-    DBSample("preserve"),
-    MinDiscrepancy(),
-    Antithetic(),
-    DirichletCopula(),
-    GaussianCopula(),
-]
 KEEPING = [sampler for sampler in SAMPLERS if sampler.keeps_marginals]
 f32, f64 = torch.float32, torch.float64
 
