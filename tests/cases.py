@@ -10,6 +10,14 @@ import numpy as np
 
 import dbsurf
 import oracles
+from dbsurf.samplers import (
+    IID,
+    Antithetic,
+    DBSample,
+    DirichletCopula,
+    GaussianCopula,
+    MinDiscrepancy,
+)
 
 
 @dataclass(frozen=True)

@@ -148,8 +148,8 @@ def _bias_and_correlation(data: pd.DataFrame, ratio: pd.DataFrame) -> list[State
             "The n = 2 variance has four regimes and falls with α.",
             verdict(float(error < 1e-9) * float(np.mean(monotone))),
             f"The formula and the exact variance differ by at most {error:.1g} of LOORF's. For "
-            f"n = 2 the variance falls with α for {sum(monotone)} of {len(monotone)} values of p, for "
-            f"n = 4 for {sum(falling)} of {len(falling)}.",
+            f"n = 2 the variance falls with α for {sum(monotone)} of {len(monotone)} values of p, "
+            f"for n = 4 for {sum(falling)} of {len(falling)}.",
         ),
     ]
 
