@@ -89,7 +89,9 @@ def test_ones_own_function(tmp_path, capsys):
     words = ["toy", "--function", "mine:product", "--dim", "3", "--comparison-draws", "10"]
     assert cli.main(words) == 0
     out = tmp_path / "runs" / "toy" / "mine.product"
-    assert capsys.readouterr().out.strip().endswith("summary.md")
+    printed = capsys.readouterr().out
+    assert printed.strip().endswith("summary.md")
+    assert "MDsurf" in printed
     data = pd.read_csv(out / "comparison.csv")
     assert set(data.n) == {2, 4, 6, 8}
     assert data.groupby("n").recommended.sum().eq(1).all()
@@ -99,6 +101,7 @@ def test_ones_own_function(tmp_path, capsys):
 
 BROKEN = """
 import torch
+def good(x): return x.sum(-1)
 def shape(x): return x
 def nan(x): return x.sum(-1) * float("nan")
 def number(x): return 3.0
@@ -120,6 +123,12 @@ constant = 5
         (["--target", "nan"], "--target must be a finite number, got nan"),
         (["--points", "1"], "--points must be at least 3, got 1"),
         (["--dim", "0"], "--dim must be at least 1, got 0"),
+        (
+            ["--function", "broken:good", "--n", "3", "--estimators", "DisARM"],
+            "n must be an even integer >= 2 for DisARM, got 3",
+        ),
+        (["--function", "broken:good", "--n", "1"], "n must be an integer >= 2 for compare, got 1"),
+        (["--function", "broken:good", "--estimators", "GUM"], "name must be one of reinforce"),
         (["--preset", "huge"], "--preset must be one of smoke, paper for toy, got 'huge'"),
         (["--out", "taken"], "--out taken exists and is not a folder of an earlier toy run"),
         (["--out", "full"], "--out full exists and is not a folder of an earlier toy run"),

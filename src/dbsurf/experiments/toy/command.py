@@ -17,7 +17,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from dbsurf.experiments.toy import curves, figures, statements, tables
+from dbsurf.experiments.toy import curves, figures, statements, tables, terminal
 from dbsurf.experiments.toy.problem import load_function
 from dbsurf.experiments.toy.summary import comparison_summary, study_summary
 from dbsurf.runs.folder import environment, write_atomically, write_json
@@ -38,6 +38,10 @@ class Options:
     samples (n, dim) of zeros and ones to values (n,), in torch."""
     dim: int = 10
     """Number of Bernoulli coordinates of --function, with p from 0.1 to 0.9."""
+    n: tuple[int, ...] = (2, 4, 6, 8)
+    """Sample counts with which --function is compared."""
+    estimators: tuple[str, ...] = ()
+    """Estimators that --function is compared with; if not given, all that apply."""
     seed: int = 0
     """Seed of everything random."""
     points: int = 199
@@ -63,14 +67,18 @@ def run(options: Options) -> None:
     out = options.out if options.out is not None else Path("runs") / "toy" / name
     work = study if options.function is None else comparison
     with fresh_folder(out) as folder, progress_bar(f"toy {name}") as step:
-        work(options, folder, step)
+        show = work(options, folder, step)
         write_json(folder / "config.json", {"command": "toy", **_plain(replace(options, out=out))})
         write_json(folder / "environment.json", environment())
-    print(f"{out / 'summary.md'}")
+    show()
+    print(f"Written to {out}; read {out / 'summary.md'}")
 
 
-def study(options: Options, folder: Path, step: Step) -> None:
-    """All figures, curves and tables, and what they say about the paper's statements."""
+def study(options: Options, folder: Path, step: Step) -> Callable[[], None]:
+    """All figures, curves and tables, and what they say about the paper's statements.
+
+    Returns what prints them in short, for when the folder is complete.
+    """
     generator = torch.Generator().manual_seed(options.seed)
     probs = curves.probability_grid(options.points)
     alphas = torch.linspace(0, 10, 401, dtype=torch.float64)
@@ -105,22 +113,30 @@ def study(options: Options, folder: Path, step: Step) -> None:
         step(0.85 + 0.15 * position / len(drawings))
     for name, table in data.items():
         write_atomically(folder / f"{name}.csv", table.to_csv(index=False))
-    text = study_summary(options.target, data, statements.collect(data))
-    write_atomically(folder / "summary.md", text)
+    claims = statements.collect(data)
+    write_atomically(folder / "summary.md", study_summary(options.target, data, claims))
+    return lambda: terminal.show_study(data, claims)
 
 
-def comparison(options: Options, folder: Path, step: Step) -> None:
-    """The estimators on the user's own function."""
+def comparison(options: Options, folder: Path, step: Step) -> Callable[[], None]:
+    """The estimators on the user's own function; returns what prints them."""
     assert options.function is not None
     f = load_function(options.function)
     generator = torch.Generator().manual_seed(options.seed)
     found = tables.comparison(
-        f, options.dim, curves.COUNTS, options.comparison_draws, generator, step
+        f,
+        options.dim,
+        options.n,
+        options.comparison_draws,
+        generator,
+        step,
+        options.estimators or None,
     )
     figures.comparison(found, folder / "comparison")
     write_atomically(folder / "comparison.csv", found.to_csv(index=False))
     text = comparison_summary(options.function, options.dim, found)
     write_atomically(folder / "summary.md", text)
+    return lambda: terminal.show_comparison(found)
 
 
 def _check(options: Options) -> None:
@@ -132,6 +148,8 @@ def _check(options: Options) -> None:
         raise ValueError(f"--target must be a finite number, got {options.target}")
     if options.function is not None:
         load_function(options.function)
+        if not options.n:
+            raise ValueError("--n must name at least one sample count, got none")
 
 
 def _plain(options: Options) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pandas as pd
 import torch
@@ -64,6 +64,7 @@ def comparison(
     draws: int,
     generator: torch.Generator,
     progress: Progress,
+    estimators: Sequence[str] | None = None,
 ) -> pd.DataFrame:
     """`dbsurf.compare` on f over ``dim`` coordinates, for every n; one table, n in front."""
     frames = []
@@ -72,7 +73,15 @@ def comparison(
         def within(share: float, start: int = position) -> None:
             progress((start + share) / len(counts))
 
-        found = dbsurf.compare(f, spread(dim), n, draws=draws, generator=generator, progress=within)
+        found = dbsurf.compare(
+            f,
+            spread(dim),
+            n,
+            draws=draws,
+            estimators=estimators,
+            generator=generator,
+            progress=within,
+        )
         frame = found.to_frame()
         frame.insert(0, "n", n)
         frame["recommended"] = frame["estimator"] == found.recommended
