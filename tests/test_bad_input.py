@@ -213,6 +213,14 @@ def test_f_returns_one_finite_tensor_of_the_right_shape(case, function, message)
             call(function, HALF)
 
 
+@pytest.mark.parametrize("case", [c for c in CASES if c.name != "doublecv"], ids=str)
+def test_f_leaves_its_samples_alone(case):
+    estimator = case.build(4)
+    for call in (estimator, estimator.estimate):
+        with pytest.raises(ValueError, match="f must not change its samples in place"):
+            call(lambda x: x.sub_(0.5).sum(-1), HALF)
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_value_checks_can_be_turned_off(case):
     estimator = case.build(4, validate=False)

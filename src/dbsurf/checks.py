@@ -7,6 +7,8 @@ Checks that look at tensor *values* wait for the device, so they are skipped whi
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -64,6 +66,18 @@ def generator_device(generator: torch.Generator | None, device: torch.device) ->
             f"generator must be on the distribution's device {device}, "
             f"got a generator on {generator.device}"
         )
+
+
+@contextmanager
+def unchanged(samples: Tensor) -> Iterator[None]:
+    """Check that ``f`` leaves its samples as they are: the estimate is made of them afterwards."""
+    if torch.compiler.is_compiling():
+        yield
+        return
+    before = samples._version
+    yield
+    if samples._version != before:
+        raise ValueError("f must not change its samples in place, got samples that it changed")
 
 
 def function_values(values: object, shape: torch.Size, *, finite: bool) -> Tensor:

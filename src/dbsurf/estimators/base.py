@@ -215,7 +215,9 @@ class Estimator(nn.Module, ABC):
 
     def _evaluate(self, f: Function, samples: Tensor, seen: View) -> Tensor:
         shape = torch.Size((samples.shape[0], *seen.batch_shape))
-        return checks.function_values(f(samples), shape, finite=self.validate)
+        with checks.unchanged(samples):
+            f_values = f(samples)
+        return checks.function_values(f_values, shape, finite=self.validate)
 
     def _learn(self, draw: Draw) -> None:
         if self.training:
