@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.distributions import Bernoulli, Categorical, Independent, Poisson
 
 import dbsurf
-from dbsurf.compare import CONTENDERS
+from dbsurf.compare import CONTENDERS, Row, _recommend
 
 f64 = torch.float64
 PROBS = torch.linspace(0.15, 0.85, 6, dtype=f64)
@@ -147,3 +147,65 @@ def test_bad_input():
         dbsurf.compare(lambda x: x, dist, 2)
     with pytest.raises(ValueError, match="n must be an even integer >= 2 for DisARM, got 3"):
         dbsurf.compare(additive, dist, 3, estimators=["DisARM"])
+
+
+def row(label: str, variance: float, bias: float = 0.0, **more: bool) -> Row:
+    settings = {"unbiased": bias == 0, "needs_grad_f": False, "learns": False, **more}
+    return Row(
+        estimator=label,
+        evaluations=4,
+        variance=variance,
+        variance_low=0.9 * variance,
+        variance_high=1.1 * variance,
+        relative_variance=variance,
+        bias=bias,
+        mean_squared_error=variance + bias**2,
+        milliseconds=1.0,
+        **settings,
+    )
+
+
+def test_the_recommendation_by_its_rules():
+    assert _recommend([row("best", 1.0), row("worse", 2.0)])[0] == "best"
+    # Not told apart: the one without a bias, then the one without the gradient of f.
+    assert _recommend([row("biased", 1.0, 0.1), row("unbiased", 1.05)])[0] == "unbiased"
+    assert _recommend([row("grad", 1.0, needs_grad_f=True), row("plain", 1.1)])[0] == "plain"
+    chosen, reason = _recommend([row("grad", 1.0, needs_grad_f=True), row("plain", 1.5)])
+    assert chosen == "grad"
+    assert "with the gradient of f" in reason
+    assert "not told apart" not in reason
+    assert "lags behind" in _recommend([row("state", 1.0, learns=True), row("other", 3.0)])[1]
+
+
+def test_nothing_is_recommended_from_nothing():
+    rare = Independent(Bernoulli(torch.full((3,), 1e-5, dtype=f64)), 1)
+    found = dbsurf.compare(additive, rare, 2, draws=50)
+    assert found.recommended == "LOORF"
+    assert "too few to compare anything; raise draws" in found.reason
+
+
+def test_the_noise_of_the_mean_is_taken_out_of_the_bias():
+    """DBsurf with alpha 0 is LOORF: said to be biased, it would show a bias of noise only."""
+    dist = Independent(Bernoulli(PROBS), 1)
+    found = []
+    for seed in range(8):
+        rows = dbsurf.compare(
+            interacting,
+            dist,
+            4,
+            draws=60,
+            estimators=["DBsurf debiased"],
+            generator=torch.Generator().manual_seed(seed),
+        ).rows
+        found.append(next(r for r in rows if r.estimator == "DBsurf debiased"))
+    truth, _ = long_run(interacting, dist, 4, "DBsurf debiased")
+    noise = sum(r.variance / 60 for r in found) / 8  # what the mean of 60 estimates is off by
+    square = sum(r.bias**2 for r in found) / 8
+    assert truth < 1.2 * sum(r.variance for r in found) / 8  # hardly any bias at all
+    assert square < 0.7 * noise
+
+
+def test_a_gradient_of_f_that_is_not_finite_leaves_double_cv_out():
+    dist = Independent(Bernoulli(PROBS), 1)
+    found = dbsurf.compare(lambda x: x.sqrt().sum(-1), dist, 2, draws=20)
+    assert "f must have a finite gradient" in found.left_out["DoubleCV"]

@@ -23,6 +23,7 @@ from dbsurf.support import view
 
 CONFIDENCE = 1.96  # two-sided 95 %
 AFFORDABLE = 2**14  # states that the reference may enumerate
+FEWEST = 10  # estimates that are not zero, below which nothing is recommended
 
 # What is compared unless the caller says otherwise: a label, a registered name and its options.
 CONTENDERS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -169,21 +170,29 @@ def compare(
     checks.sample_count(draws, minimum=10, owner="draws of compare")
     built, left_out = _contenders(f, dist, n, estimators, generator)
     warm_up = max(1, draws // 5)
-    for estimator in built.values():
-        for _ in range(warm_up if _learns(estimator) else 1):
-            estimator.estimate(f, dist, generator=generator)
+    for label, estimator in list(built.items()):
+        try:
+            for _ in range(warm_up if _learns(estimator) else 1):
+                estimator.estimate(f, dist, generator=generator)
+        except ValueError as failure:  # LOORF has passed: the gradient of f is not finite
+            left_out[label] = str(failure)
+            del built[label]
+            continue
         estimator.eval()
     gradients: dict[str, list[Tensor]] = {label: [] for label in built}
     times: dict[str, list[float]] = {label: [] for label in built}
     for i in range(draws):
         for label, estimator in built.items():
             start = time.perf_counter()
-            gradient = estimator.estimate(f, dist, generator=generator).grad
-            times[label].append(time.perf_counter() - start)
-            gradients[label].append(gradient.flatten().double())
+            gradient = (
+                estimator.estimate(f, dist, generator=generator).grad.flatten().double().cpu()
+            )
+            times[label].append(time.perf_counter() - start)  # the copy has waited for the device
+            gradients[label].append(gradient)
         if progress is not None:
             progress((i + 1) / draws)
     truth, noise, reference = _reference(f, dist, n, draws, generator)
+    varied = int((torch.stack(gradients["LOORF"]) != 0).any(-1).sum())
     stacked = {label: torch.stack(found) for label, found in gradients.items()}
     baseline = _variance(stacked["LOORF"])[0]
     rows = []
@@ -211,6 +220,12 @@ def compare(
         )
     rows.sort(key=lambda row: row.mean_squared_error)
     best, reason = _recommend(rows)
+    if varied < FEWEST:
+        best = "LOORF"
+        reason = (
+            f"only {varied} of its {draws} estimates were not zero, too few to compare anything; "
+            "raise draws"
+        )
     return Comparison(rows, best, reason, reference, left_out)
 
 
@@ -263,11 +278,12 @@ def _reference(
 ) -> tuple[Tensor, float, str]:
     """The gradient to measure bias against, the variance of that reference, and its name."""
     if Exact.states(view(dist)) <= AFFORDABLE:
-        return Exact().estimate(f, dist).grad.flatten().double(), 0.0, "the exact gradient"
+        exact = Exact().estimate(f, dist).grad.flatten().double().cpu()
+        return exact, 0.0, "the exact gradient"
     total, square, long = torch.zeros(()), torch.zeros(()), 10 * draws
     estimator = LOORF(n)
     for _ in range(long):
-        gradient = estimator.estimate(f, dist, generator=generator).grad.flatten().double()
+        gradient = estimator.estimate(f, dist, generator=generator).grad.flatten().double().cpu()
         total, square = total + gradient, square + gradient.square()
     mean = total / long
     noise = (square / long - mean.square()).sum().item() / (long - 1)

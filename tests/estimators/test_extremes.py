@@ -105,6 +105,26 @@ def test_inverse_cdf_stays_below_the_total_where_the_product_rounds_up():
     assert (index == 1).all()
 
 
+def test_inverse_cdf_passes_over_impossible_categories_at_zero():
+    cumulative = torch.tensor([[0.0, 0.0, 0.4, 0.4, 1.0]])
+    zero = torch.zeros(1, 1)
+    assert dbsurf.samplers.base.invert_cdf(cumulative, zero).item() == 2
+    assert dbsurf.samplers.base.invert_cdf(cumulative, zero + 0.4).item() == 4
+
+
+def test_gaussian_uniforms_stay_below_one(monkeypatch):
+    """A normal beyond 5.5 has an upper tail below float32's resolution at 1."""
+
+    def extreme(shape, **options):
+        return torch.tensor([9.0, -9.0]).view(2, 1).expand(shape).clone()
+
+    monkeypatch.setattr(torch, "randn", extreme)
+    sampler = dbsurf.samplers.GaussianCopula()
+    uniforms = sampler.uniforms(torch.zeros(1), 2, None)
+    assert uniforms.max() < 1
+    assert (sampler.sample(Bernoulli(torch.ones(1)), 2) == 1).all()
+
+
 @pytest.mark.parametrize("case", ANY_LAW, ids=str)
 def test_categorical_extremes(case):
     estimator = case.build(4)

@@ -130,6 +130,17 @@ def test_coordinates_are_independent_and_the_first_axis_is_the_dependent_one(sam
         assert within < -0.02  # negatively dependent along the sample axis
 
 
+@pytest.mark.parametrize("sampler", SAMPLERS, ids=ids)
+def test_categorical_coordinates_are_independent(sampler):
+    n, q = 4, torch.tensor([0.2, 0.5, 0.3], dtype=f64)
+    hot = sampler.sample(OneHotCategorical(q.expand(30_000, 2, 3)), n)  # (n, repeat, 2, 3)
+    first, second = hot[:, :, 0, 1], hot[:, :, 1, 1]
+    if sampler.keeps_marginals:
+        across = (first - 0.5).unsqueeze(1) * (second - 0.5).unsqueeze(0)
+        assert_mean(across.movedim(-1, 0), torch.zeros(n, n, dtype=f64))
+    assert (first != second).any(0).double().mean() > 0.5
+
+
 def test_min_discrepancy_counts_are_within_one_always():
     for n in (2, 3, 7, 256):
         p = torch.rand(500)

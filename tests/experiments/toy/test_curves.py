@@ -58,11 +58,37 @@ def test_exact_double_cv_uses_the_coefficient_of_the_p_before(n):
         mean, variance, _ = enumerated(estimator, oracles.independent, p)
         assert found.mean[i].item() == pytest.approx(mean, rel=1e-10)
         assert found.variance[i].item() == pytest.approx(variance, rel=1e-9, abs=1e-18)
+    # The coefficient of a p is the best one of the p before it: the vertex of a parabola.
+    grid = torch.tensor([0.2, 0.7], dtype=f64)
+
+    def variance(a: float, position: int) -> float:
+        given = torch.full((2,), a, dtype=f64)
+        return exact_double_cv(n, f, grid, given).variance[position].item()
+
+    down, middle, up = (variance(a, 0) for a in (-1.0, 0.0, 1.0))
+    best_before = (down - up) / (2 * (up + down - 2 * middle))
+    found = exact_double_cv(n, f, grid).variance
+    assert found[0].item() == pytest.approx(variance(best_before, 0), rel=1e-9)
+    assert found[1].item() == pytest.approx(variance(best_before, 1), rel=1e-9)
+    down, middle, up = (variance(a, 1) for a in (-1.0, 0.0, 1.0))
+    own = (down - up) / (2 * (up + down - 2 * middle))
+    assert found[1].item() > 1.05 * variance(own, 1)
     # Along a grid of one repeated p, the coefficient before it is its own best.
     twice = torch.tensor([0.2, 0.2], dtype=f64)
     best = exact_double_cv(n, f, twice).variance[1]
     for a in np.linspace(-2, 2, 41):
         assert best <= exact_double_cv(n, f, twice, torch.full((2,), a)).variance[1] * (1 + 1e-9)
+
+
+def test_sampled_double_cv_takes_its_coefficient_from_the_call_before():
+    f, generator = least_squares(TARGET), torch.Generator().manual_seed(3)
+    estimator = dbsurf.DoubleCV(2, decay=0.0).double()
+    probs = torch.tensor([0.2, 0.7], dtype=f64)
+    _, used = curves._sample_double_cv(estimator, f, probs, 20_000, generator)
+    alone = dbsurf.DoubleCV(2, decay=0.0).double()
+    alone.estimate(f, torch.distributions.Bernoulli(probs[:1].expand(20_000, 1)))
+    assert used[1].item() == pytest.approx(float(alone.coefficient), rel=0.1)
+    assert used[1].item() == pytest.approx(used[0].item(), rel=0.1)
 
 
 def test_sampled_variances_lie_around_the_exact_curve():

@@ -164,6 +164,7 @@ def fresh_folder(out: Path) -> Iterator[Path]:
     """
     if out.exists() and not _replaceable(out):
         raise ValueError(f"--out {out} exists and is not a folder of an earlier toy run")
+    made = [parent for parent in out.parents if not parent.exists()]  # the deepest first
     out.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
     try:
@@ -172,8 +173,11 @@ def fresh_folder(out: Path) -> Iterator[Path]:
             shutil.rmtree(out)
         folder.rename(out)
         out.chmod(0o755)
-    finally:
+    except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
+        for parent in made:
+            parent.rmdir()
+        raise
 
 
 def _replaceable(out: Path) -> bool:

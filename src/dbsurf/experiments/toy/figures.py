@@ -96,7 +96,7 @@ def toy_gradients(data: pd.DataFrame, path: Path) -> None:
                     scale_units="xy",
                     scale=1,
                     width=widths[series],
-                    color=COLOURS["DBsurf"] if series == "LOORF" else COLOURS[series],
+                    color=BLUE if series == "LOORF" else COLOURS[series],
                     label=series,
                 )
             ax.set(xlim=(-limit / 12, limit), ylim=(-limit / 12, limit), title=title)

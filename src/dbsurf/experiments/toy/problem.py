@@ -54,9 +54,20 @@ def load_function(name: str) -> Function:
     except Exception as error:  # whatever the user's module raises while it is imported
         raise ValueError(
             f"--function {name!r}: module {module_name!r} can't be imported "
-            f"({type(error).__name__}: {error})"
+            f"({type(error).__name__}: {' '.join(str(error).split())})"
         ) from error
     function = getattr(module, attribute, None)
     if not callable(function):
         raise ValueError(f"--function {name!r}: {module_name!r} has no callable {attribute!r}")
-    return function  # type: ignore[no-any-return]
+
+    def guarded(x: Tensor) -> Tensor:
+        try:
+            return function(x)  # type: ignore[no-any-return]
+        except Exception as error:  # whatever the user's function raises
+            reason = " ".join(str(error).split())
+            raise ValueError(
+                f"--function {name!r} failed on samples of shape {tuple(x.shape)} "
+                f"({type(error).__name__}: {reason})"
+            ) from error
+
+    return guarded

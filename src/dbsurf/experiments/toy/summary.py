@@ -40,7 +40,13 @@ def study_summary(target: float, data: dict[str, pd.DataFrame], statements: list
     lines += ["", "## Figures", ""]
     for name, caption in CAPTIONS.items():
         lines += [f"![{caption}]({name}.png)", "", caption, ""]
-    lines += ["## One dimension, exact", ""]
+    lines += [
+        "## One dimension, exact",
+        "",
+        "Without ARMS-N: the law of two samples of its Gaussian copula is known, which makes it "
+        "unbiased, the law of their count, and with it the variance, is not.",
+        "",
+    ]
     for (p, n), part in data["one_dimension"].groupby(["p", "n"]):
         truth = part.gradient.iloc[0]
         lines += [f"p = {p:g}, n = {n}; the gradient is {truth:.4g}.", ""]
