@@ -155,6 +155,14 @@ def test_counting_laws_at_their_edges():
             assert samples.tolist() == [expected] * 4
 
 
+def test_a_poisson_of_rate_zero_has_a_gradient():
+    rate = torch.tensor([0.0, 2.0], requires_grad=True)
+    for case in ANY_LAW:
+        rate.grad = None
+        case.build(4)(lambda x: x.sum(-1), Independent(Poisson(rate), 1)).backward()
+        assert torch.isfinite(rate.grad).all()
+
+
 def test_small_probabilities_scale_the_gradient_right():
     """p = 1e-12 by probs: torch's detour through clamped logits would lose the gradient."""
     p = torch.tensor([1e-12], requires_grad=True)  # float32

@@ -12,7 +12,13 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.distributions import Bernoulli, Categorical, Distribution, OneHotCategorical
+from torch.distributions import (
+    Bernoulli,
+    Categorical,
+    Distribution,
+    OneHotCategorical,
+    Poisson,
+)
 
 from dbsurf.finite import Finite
 from dbsurf.parameters import given_logits
@@ -54,6 +60,8 @@ def score_of(dist: Distribution) -> Score:
         return IndexScore(base)
     if isinstance(base, Finite):
         return PointScore(base)
+    if isinstance(base, Poisson):
+        return RateScore(base)
     return LogProbScore(dist)
 
 
@@ -140,6 +148,22 @@ class PointScore(IndexScore):
 
     def contract(self, weights: Tensor, samples: Tensor) -> Tensor:
         return super().contract(weights, self._finite.index(samples))
+
+
+class RateScore(Score):
+    """x / rate - 1 with respect to a Poisson's rate; at rate 0, where x is 0 too, that is -1."""
+
+    def __init__(self, base: Poisson) -> None:
+        self._rate: Tensor = base.rate
+
+    def gradient(self, combination: Combination, samples: Tensor) -> Tensor:
+        weights = combination.weights.to(samples.dtype)
+        weights = weights.reshape(weights.shape + (1,) * (samples.ndim - weights.ndim))
+        rate, total = self._rate.detach(), (weights * samples).sum(0)
+        return torch.where(rate > 0, total / torch.where(rate > 0, rate, 1), 0) - weights.sum(0)
+
+    def attach(self, value: Tensor, combination: Combination, samples: Tensor) -> Tensor:
+        return attach(value, self._rate, self.gradient(combination, samples))
 
 
 class LogProbScore(Score):
