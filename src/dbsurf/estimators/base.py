@@ -17,6 +17,7 @@ from dbsurf.samplers.base import Sampler
 from dbsurf.support import Binary, View, unwrap, view
 
 Function = Callable[[Tensor], Tensor]
+FINITE_GRADIENT = "f must have a finite gradient at 0 and 1"
 
 
 class Estimate(NamedTuple):
@@ -148,8 +149,9 @@ class Estimator(nn.Module, ABC):
         samples = self.draw_samples(seen, generator)
         if self.needs_grad_f:
             return self._collect(f, seen, score, samples, context)
+        memory = self.recall()
         f_values = self._evaluate(f, samples, seen)
-        draw = Draw(seen, score, samples, context, f_values.detach(), self.recall())
+        draw = Draw(seen, score, samples, context, f_values.detach(), memory)
         with torch.no_grad():
             combination = self.combine(draw)
         result = score.attach(self.average(f_values, seen), combination, samples)
@@ -185,7 +187,7 @@ class Estimator(nn.Module, ABC):
                     f"samples must have shape {shape} (n, *batch, *event), "
                     f"got {tuple(samples.shape)}"
                 )
-        grad_f = None
+        memory, grad_f = self.recall(), None
         if self.needs_grad_f:
             inputs = samples.clone().requires_grad_()
             with torch.enable_grad():
@@ -194,12 +196,13 @@ class Estimator(nn.Module, ABC):
             if f_values.requires_grad:
                 (found,) = torch.autograd.grad(f_values.sum(), inputs, allow_unused=True)
                 grad_f = grad_f if found is None else found
-            self._check_gradient(grad_f)
+            if self.validate:
+                checks.finite_tensor(grad_f, FINITE_GRADIENT)
         else:
             with torch.no_grad():
                 f_values = self._evaluate(f, samples, seen)
         f_values = f_values.detach()
-        draw = Draw(seen, score, samples, context, f_values, self.recall(), grad_f)
+        draw = Draw(seen, score, samples, context, f_values, memory, grad_f)
         with torch.no_grad():
             gradient = score.gradient(self.combine(draw), samples)
             self._learn(draw)
@@ -231,10 +234,6 @@ class Estimator(nn.Module, ABC):
         with checks.unchanged(samples):
             f_values = f(samples)
         return checks.function_values(f_values, shape, finite=self.validate)
-
-    def _check_gradient(self, grad_f: Tensor) -> None:
-        if self.validate:
-            checks.finite_tensor(grad_f, "f must have a finite gradient at 0 and 1")
 
     def _learn(self, draw: Draw) -> None:
         if self.training and not draw.learned:
@@ -285,8 +284,9 @@ class Collect(torch.autograd.Function):
         upstream = upstream.reshape(upstream.shape + (1,) * (received.ndim - 1 - upstream.ndim))
         # An element with G = 0 has no part in the loss: its gradient is 0 whatever f does.
         scale = torch.where(upstream == 0, 0, received.shape[0] / upstream)
-        if torch.isfinite(upstream).all():  # a loss scaled out of its range is not f's doing
-            estimator._check_gradient(received)
+        if estimator.validate and torch.isfinite(upstream).all():
+            # (A loss that was scaled out of its range is not f's doing.)
+            checks.finite_tensor(received, FINITE_GRADIENT)
         draw.grad_f = received * scale
         gradient = draw.score.gradient(estimator.combine(draw), draw.samples)
         estimator._learn(draw)
