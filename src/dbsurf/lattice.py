@@ -133,9 +133,14 @@ class TorchCounts(IntegerLaw):
         ]
         if not all(bool(torch.isfinite(parameter).all()) for parameter in self._parameters):
             raise ValueError(f"the parameters of {dist} must be finite, got NaN or infinity")
-        reach = dist.mean + 8 * dist.variance.sqrt() + 16
-        self._reach = int(reach.detach().max().item()) if reach.numel() else 1
-        self._largest = int(self._parameters[0].max().item()) if law.finite and reach.numel() else 0
+        mean, deviation = mean.detach().to(work), dist.variance.detach().to(work).sqrt()
+        empty = mean.numel() == 0
+        # Left tails of these laws are lighter than a normal's: below 12 standard deviations there
+        # is less mass than float64 can tell from none.
+        self._start = 0 if empty or law.finite else max(0, int((mean - 12 * deviation).min()) - 16)
+        self._stop = 1 if empty else int((mean + 8 * deviation).max()) + 16
+        if law.finite and not empty:
+            self._stop = int(self._parameters[0].max()) + 1
 
     def _masses(self, start: int, stop: int, parameters: list[Tensor]) -> Tensor:
         k = torch.arange(start, stop, dtype=parameters[0].dtype, device=self.device)
@@ -144,26 +149,26 @@ class TorchCounts(IntegerLaw):
 
     def window(self, tail: float) -> Window:
         coordinates = max(1, self._parameters[0].numel())
-        width = self._largest + 1 if self._law.finite else self._reach
+        start, width = self._start, self._stop - self._start
         while True:
             if width * coordinates > LARGEST_TABLE:
                 raise ValueError(
                     f"the support must fit in {LARGEST_TABLE} table entries, got {width} values "
                     f"for each of {coordinates} coordinates"
                 )
-            masses = self._masses(0, width, self._parameters)
+            masses = self._masses(start, start + width, self._parameters)
             if self._law.finite:
-                return Window(0, masses.movedim(0, -1), None, None)
+                return Window(start, masses.movedim(0, -1), None, None)
             short = masses.cumsum(0) < 1 - tail  # (width, *coords)
             if masses.numel() == 0 or not short[-1].any():
                 break
             width *= 2
         width = int(short.unsqueeze(-1).flatten(1).any(1).sum()) + 1
         masses = masses[:width].movedim(0, -1)
-        return Window(0, masses, None, (1 - masses.sum(-1)).clamp(min=0))
+        return Window(start, masses, None, (1 - masses.sum(-1)).clamp(min=0))
 
     def draw_below(self, window: Window, uniforms: Tensor) -> Tensor:
-        raise AssertionError("these laws start at 0 and have no lower tail")
+        raise AssertionError("these laws have no lower tail to speak of")
 
     def draw_above(self, window: Window, uniforms: Tensor) -> Tensor:
         assert window.above is not None

@@ -243,6 +243,14 @@ def test_batched_scipy_law_and_finite_points():
     assert dbsurf.discrepancy(MinDiscrepancy().sample(points, 10), points).abs().max() < 1e-9
 
 
+def test_a_wide_law_is_tabulated_around_its_mean():
+    rate = torch.full((100,), 1e6, dtype=f64)
+    samples = MinDiscrepancy().sample(Poisson(rate), 200)
+    assert_mean(samples, rate)
+    assert samples.std(0).mean().item() == pytest.approx(1000, rel=0.02)
+    assert dbsurf.discrepancy(samples, Poisson(rate)).shape[-1] < 30_000
+
+
 def test_heavy_tailed_scipy_law_is_not_truncated():
     samples = dbsurf.samplers.IID().sample(stats.zipf(2.0), 20_000, tail=0.01)
     assert samples.min() == 1
