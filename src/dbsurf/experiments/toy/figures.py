@@ -144,7 +144,8 @@ def correlation_structure(data: pd.DataFrame, path: Path) -> None:
             curve = data[data.series == series]
             axes[2].plot(curve.p, curve.correlation, **_line(series))
         axes[2].plot(bound.p, bound.correlation, **_line("Hoernig bound"))
-        dots = data[data.series == "MinDiscrepancy"].iloc[::4]
+        dots = data[data.series == "MinDiscrepancy"]
+        dots = dots.iloc[:: max(1, len(dots) // 25)]
         axes[2].plot(
             dots.p, dots.correlation, ".", color=COLOURS["MinDiscrepancy"], label="MinDiscrepancy"
         )

@@ -16,7 +16,8 @@ CAPTIONS = {
     "figure5": "Figure 5. Correlations of four samples over p, exact. Keeping the marginals, pairs "
     "(1, 3) and (2, 3) coincide, and so do (1, 4) and (2, 4).",
     "figure6": "Figure 6. Variance of the debiased gradient over p: lines exact, dots Monte Carlo. "
-    "For n = 2 DisARM, ARMS-D and MDsurf coincide; where a line is interrupted the variance is 0.",
+    "For n = 2 DisARM, ARMS-D and MDsurf coincide; where a line is interrupted the variance is 0. "
+    "DoubleCV's dots scatter in the tails, where few of the estimates of a point differ at all.",
     "appendix": "Appendix. Variance of debiased DBsurf over LOORF's along α, exact; circles are "
     "the four-regime formula.",
     "ten_dimensions": "Ten dimensions, a non-additive f: mean squared error over LOORF's variance, "
