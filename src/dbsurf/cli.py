@@ -18,7 +18,8 @@ import tyro
 import dbsurf
 
 COMMANDS = {
-    "toy": "dbsurf.experiments.toy",
+    "vae": "dbsurf.experiments.vae",
+    "data": "dbsurf.data.command",
 }
 
 BAD_INPUT, INTERRUPTED = 2, 130

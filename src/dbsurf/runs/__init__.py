@@ -1,0 +1,1 @@
+"""Where the results of experiments live on disk."""
