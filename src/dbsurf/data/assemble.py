@@ -130,7 +130,7 @@ def train_and_test(arrays: Arrays) -> tuple[Images, Images]:
 def class_by_class(arrays: Arrays) -> tuple[Images, Images]:
     """The file goes class by class, ours through all ten in turn, so that any first images are
     a fair choice; the last 100 of each class are for the test: 4,000 and 1,000."""
-    images = arrays["images"]
+    images = arrays["images"].astype(np.uint8, copy=False)
     turned = images.reshape(10, -1, 28, 28).swapaxes(0, 1).reshape(-1, 28, 28)
     return turned[:4_000], turned[4_000:]
 
