@@ -189,7 +189,7 @@ def test_nan_stops_at_its_step_and_keeps_the_last_good_checkpoint(
 
     def poisoned(self: Trainer) -> None:
         if self.steps == 122:
-            self.model.decoders[0].head.weight.data[3, 2] = torch.nan
+            self.model.decoders[0].vector.data[-1] = torch.nan
         step(self)
 
     monkeypatch.setattr(Trainer, "step", poisoned)
@@ -208,7 +208,7 @@ def test_bad_weights_are_seen_before_they_are_saved(data, tmp_path, monkeypatch)
     def poisoned(self: Trainer) -> None:
         step(self)
         if self.steps == 100:
-            self.model.encoders[0].head.bias.data[0] = torch.inf
+            self.model.encoders[0].vector.data[-1] = torch.inf
 
     monkeypatch.setattr(Trainer, "step", poisoned)
     with pytest.raises(ValueError, match="at step 100; the last good checkpoint"):

@@ -14,7 +14,8 @@ from torch import Tensor
 
 import dbsurf
 from dbsurf.experiments.vae.batches import binarise
-from dbsurf.experiments.vae.model import BinaryVAE, Network, posterior
+from dbsurf.experiments.vae.model import BinaryVAE, posterior
+from dbsurf.experiments.vae.network import Network
 
 BINARISATION_SEED, SAMPLE_SEED, VARIANCE_SEED = 1_000_001, 1_000_002, 1_000_003
 ROWS = 1_000  # decoder rows at a time: few enough for the processor's cache
@@ -103,8 +104,7 @@ def gradient_spread(
     encoder = model.encoders[0]
     assert isinstance(encoder, Network)
     with torch.no_grad():
-        features = encoder.features(model.centred(images))
-        logits = encoder.head(features)
+        logits, features = encoder.with_features(model.centred(images))
     f = model.continuation(images, (), (logits,), generator)
     total = torch.zeros_like(logits, dtype=torch.float64)
     squares = torch.zeros_like(total)
@@ -130,8 +130,7 @@ def warm_up(
     with torch.no_grad():
         encoder = model.encoders[0]
         assert isinstance(encoder, Network)
-        features = encoder.features(model.centred(images))
-        logits = encoder.head(features)
+        logits, features = encoder.with_features(model.centred(images))
     f = model.continuation(images, (), (logits,), generator)
     estimator.train()
     for _ in range(draws):

@@ -27,11 +27,13 @@ def pixel_log_prob(logits: Tensor, pixels: Tensor) -> Tensor:
     that a product cannot underflow, and its relative error is 112 roundings.
 
     Args:
-        logits: ``(n, *batch, pixels)``.
+        logits: ``(n, *batch, pixels)``, or ``(*batch, pixels)`` where there is one sample.
         pixels: zeros and ones, ``(*batch, pixels)``; not differentiated.
     """
-    result: Tensor = PixelLogProb.apply(logits, pixels)  # type: ignore[no-untyped-call]
-    return result
+    single = logits.ndim == pixels.ndim
+    stacked = logits.unsqueeze(0) if single else logits
+    result: Tensor = PixelLogProb.apply(stacked, pixels)  # type: ignore[no-untyped-call]
+    return result[0] if single else result
 
 
 class PixelLogProb(torch.autograd.Function):
@@ -39,13 +41,17 @@ class PixelLogProb(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, pixels: Tensor) -> Tensor:
-        on = torch.sigmoid(logits)
+        on, result = torch.empty_like(logits), logits.new_empty(logits.shape[:-1])
+        work, sign, one = torch.empty_like(logits[0]), 1 - 2 * pixels, logits.new_ones(())
+        size = group_size(logits.shape[-1])
+        for i in range(logits.shape[0]):  # one sample at a time stays in the cache
+            torch.sigmoid(logits[i], out=on[i])
+            torch.sub(one, on[i], out=work)
+            torch.maximum(on[i], work, out=work)
+            products = work.unflatten(-1, (-1, size)).prod(-1)
+            torch.mul(logits[i], sign, out=work).relu_()
+            torch.sub(products.log_().sum(-1), work.sum(-1), out=result[i])
         ctx.save_for_backward(on, pixels)
-        work = 1 - on  # one buffer for all that follows: it stays in the cache
-        torch.maximum(on, work, out=work)
-        products = work.unflatten(-1, (-1, group_size(logits.shape[-1]))).prod(-1)
-        torch.mul(logits, 1 - 2 * pixels, out=work).relu_()
-        result: Tensor = products.log_().sum(-1) - work.sum(-1)
         return result
 
     @staticmethod
@@ -53,7 +59,10 @@ class PixelLogProb(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
         (upstream,) = grads
         on, pixels = ctx.saved_tensors
-        return (pixels - on).mul_(upstream.unsqueeze(-1)), None
+        gradient, scale = torch.empty_like(on), upstream.unsqueeze(-1)
+        for i in range(on.shape[0]):
+            torch.sub(pixels, on[i], out=gradient[i]).mul_(scale[i])
+        return gradient, None
 
 
 @lru_cache

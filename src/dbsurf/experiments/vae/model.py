@@ -4,44 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributions import Bernoulli, Independent
 
 from dbsurf.experiments.vae.likelihood import log_prob, pixel_log_prob
+from dbsurf.experiments.vae.network import Network
 
-SLOPE = 0.3  # of LeakyReLU, appendix C.1
 Architecture = Literal["nonlinear", "linear"]
-
-
-class Network(nn.Module):
-    """A perceptron: hidden layers with LeakyReLU, then a linear head."""
-
-    def __init__(self, inputs: int, hidden: Sequence[int], outputs: int) -> None:
-        super().__init__()
-        widths = [inputs, *hidden]
-        self.hidden = nn.ModuleList(nn.Linear(*pair) for pair in pairwise(widths))
-        self.head = nn.Linear(widths[-1], outputs)
-
-    def features(self, x: Tensor) -> Tensor:
-        """The last hidden layer; the input itself where there is none."""
-        for layer in self.hidden:
-            x = F.leaky_relu_(layer(x), SLOPE)
-        return x
-
-    def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.head(self.features(x))
-        return logits
-
-    def frozen(self, x: Tensor) -> Tensor:
-        """The same output, differentiable in x alone."""
-        values = {name: value.detach() for name, value in self.named_parameters()}
-        logits: Tensor = torch.func.functional_call(self, values, (x,))
-        return logits
 
 
 class BinaryVAE(nn.Module):

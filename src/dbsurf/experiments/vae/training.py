@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 import dbsurf
 from dbsurf.experiments.vae.batches import Batches
-from dbsurf.experiments.vae.model import BinaryVAE, Network, draw, posterior
+from dbsurf.experiments.vae.model import BinaryVAE, draw, posterior
+from dbsurf.experiments.vae.network import Network
 
 LOSSES_KEPT = 100  # between two looks at whether training is still finite
 
@@ -37,7 +38,8 @@ class Trainer:
         self.model = model
         self.estimators = nn.ModuleList(estimators)
         self.batches = batches
-        self.optimiser = torch.optim.Adam(model.parameters(), lr=learning_rate, fused=True)
+        self.parameters = list(model.parameters())
+        self.optimiser = torch.optim.Adam(self.parameters, lr=learning_rate, fused=True)
         self.steps = 0
         self.losses = torch.zeros(LOSSES_KEPT, device=model.mean.device)
 
@@ -51,7 +53,8 @@ class Trainer:
         """Draw a batch, estimate the gradient, update."""
         images = self.batches.next()
         loss = negative_elbo(self.model, self.estimators, images, self.batches.generator)
-        self.optimiser.zero_grad()
+        for value in self.parameters:
+            value.grad = None
         loss.backward()
         if self.model.layers > 1:
             share_decoder_gradient(self.model)
@@ -69,7 +72,7 @@ class Trainer:
         for step in recent:
             if not math.isfinite(losses[step % LOSSES_KEPT]):
                 return step + 1
-        sums = torch.stack([value.detach().sum() for value in self.model.parameters()])
+        sums = torch.stack([value.detach().sum() for value in self.parameters])
         return None if bool(torch.isfinite(sums).all()) else self.steps
 
     def recent_loss(self) -> float:
@@ -114,12 +117,10 @@ def negative_elbo(
     values: list[Tensor] = []
     for encoder, estimator in zip(model.encoders, estimators, strict=True):
         assert isinstance(encoder, Network)
-        features = encoder.features(inputs)
-        own: Tensor = encoder.head(features)
+        own, features = encoder.with_features(inputs)
         logits.append(own.detach())
         f = model.continuation(images, tuple(below), tuple(logits), generator)
-        context = features.detach()
-        value = estimator(f, posterior(own), generator=generator, context=context)
+        value = estimator(f, posterior(own), generator=generator, context=features)
         values.append(value.mean())
         inputs = draw(own, generator) if len(values) < model.layers else inputs
         below.append(inputs)
