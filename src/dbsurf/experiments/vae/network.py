@@ -84,9 +84,9 @@ class Perceptron(torch.autograd.Function):
         logits = torch.addmm(bias, seen[-1], weight.t())
         ctx.save_for_backward(vector, *seen)
         ctx.widths, ctx.shape = widths, x.shape
-        features = seen[-1].detach()
+        features = seen[-1].detach().view(*x.shape[:-1], -1)
         ctx.mark_non_differentiable(features)
-        return logits.view(*x.shape[:-1], -1), features.view(*x.shape[:-1], -1)
+        return logits.view(*x.shape[:-1], -1), features
 
     @staticmethod
     @torch.autograd.function.once_differentiable
