@@ -149,6 +149,33 @@ def test_measuring_variance_leaves_the_estimator_alone():
     assert estimator.training
 
 
+@pytest.mark.parametrize("name", ["loorf", "dbsurf", "doublecv"])
+def test_memory_grows_with_n_only_by_samples_and_decoder_activations(name):
+    """Bytes held for the backward pass, counted where autograd puts them away."""
+    batch, latents, hidden, pixels = 10, 16, 12, 112
+    torch.manual_seed(0)
+    model = BinaryVAE(torch.rand(pixels), latents=latents, hidden=hidden)
+    x = torch.randint(0, 2, (batch, pixels)).float()
+
+    def held(n: int) -> int:
+        kept: dict[int, int] = {}
+
+        def pack(tensor: torch.Tensor) -> torch.Tensor:
+            storage = tensor.untyped_storage()
+            kept[storage.data_ptr()] = storage.nbytes()
+            return tensor
+
+        estimators = nn.ModuleList([dbsurf.get(name, n)])
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            loss = negative_elbo(model, estimators, x, torch.Generator().manual_seed(0))
+        assert loss.requires_grad
+        return sum(kept.values())
+
+    activations = 4 * batch * (latents + 2 * hidden + pixels)  # of one sample, in bytes
+    slope = (held(20) - held(4)) / 16
+    assert activations <= slope <= 1.02 * activations + 4 * batch * latents
+
+
 def test_first_images_do_not_depend_on_how_many():
     pixels = torch.randint(0, 256, (250, 10), dtype=torch.uint8)
     few, all_of_them = fixed_images(pixels, 150), fixed_images(pixels, 0)

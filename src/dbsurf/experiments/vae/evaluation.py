@@ -58,18 +58,15 @@ def bounds(model: BinaryVAE, images: Tensor, samples: int) -> Bounds:
         images: zeros and ones as bytes, ``(N, pixels)``.
         samples: K, independent samples for each image.
     """
-    device = images.device
-    generator = seeded(SAMPLE_SEED, device)
-    elbo = torch.zeros((), dtype=torch.float64, device=device)
-    importance = torch.zeros_like(elbo)
+    generator = seeded(SAMPLE_SEED, images.device)
+    elbo = importance = 0.0
     for block in images.split(max(1, ROWS // samples)):
         binary = block.to(model.mean.dtype)
         bits, logits = model.chains(binary, samples, generator)
-        energy = model.energy(binary, bits, logits).double()  # (samples, block)
-        elbo += energy.mean(0).sum()
-        importance += (math.log(samples) - torch.logsumexp(-energy, 0)).sum()
-    count = len(images)
-    return Bounds(float(elbo) / count, float(importance) / count)
+        energy = model.energy(binary, bits, logits).cpu().double()  # (samples, block)
+        elbo += float(energy.mean(0).sum())
+        importance += float((math.log(samples) - torch.logsumexp(-energy, 0)).sum())
+    return Bounds(elbo / len(images), importance / len(images))
 
 
 @dataclass(frozen=True)
@@ -106,13 +103,13 @@ def gradient_spread(
     with torch.no_grad():
         logits, features = encoder.with_features(model.centred(images))
     f = model.continuation(images, (), (logits,), generator)
-    total = torch.zeros_like(logits, dtype=torch.float64)
+    total = torch.zeros(logits.shape, dtype=torch.float64)
     squares = torch.zeros_like(total)
     training = estimator.training
     estimator.eval()
     for _ in range(draws):
         estimate = estimator.estimate(f, posterior(logits), generator=generator, context=features)
-        gradient = estimate.grad.double()
+        gradient = estimate.grad.cpu().double()
         total += gradient
         squares += gradient.square()
     estimator.train(training)
