@@ -26,7 +26,7 @@ ESTIMATORS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("arms", ()),
     ("disarm", ()),
 )
-RUNS, RESULTS = Path("runs/study"), Path("docs/results/vae")
+RUNS, RESULTS, PAGE = Path("runs/study"), Path("docs/results/vae"), Path("docs/vae.md")
 
 
 def plan() -> list[Options]:
@@ -84,9 +84,28 @@ def report() -> None:
     spread = variances(folders)
     spread.to_csv(RESULTS / "variance.csv", index=False, float_format=digits)
     study.figure_1(folders, RESULTS / "figure1.png")
-    print(study.markdown(table))
-    ratios = spread.groupby(["estimator", "dataset"], sort=False)["over_loorf"]
-    print(ratios.mean().unstack().round(2).to_string())
+    insert("table 1", study.markdown(table))
+    insert("variance", variance_markdown(spread))
+    finished, planned = len(folders), len(plan())
+    insert("state", f"Finished runs behind the tables: {finished} of {planned}.")
+
+
+def variance_markdown(spread: pd.DataFrame) -> str:
+    """Ratios over LOORF, mean over all models of a data set."""
+    ratios = spread.groupby(["estimator", "dataset"], sort=False)["over_loorf"].mean().unstack()
+    lines = [f"| estimator | {' | '.join(ratios.columns)} |", "|---" * (len(ratios.columns) + 1)]
+    lines[1] += "|"
+    for name, row in ratios.loc[spread["estimator"].unique()].iterrows():
+        lines.append(f"| {name} | {' | '.join(f'{value:.2f}' for value in row)} |")
+    return "\n".join(lines)
+
+
+def insert(name: str, text: str) -> None:
+    """Replace what stands between the page's two marks of that name."""
+    start, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+    before, rest = PAGE.read_text().split(start)
+    _, after = rest.split(end)
+    PAGE.write_text(f"{before}{start}\n{text}\n{end}{after}")
 
 
 if __name__ == "__main__":
