@@ -94,6 +94,7 @@ def test_archives_give_what_is_inside_and_pass_over_the_rest(pack):
     files = {
         "package/data/train-images-idx3-ubyte.gz": gzip.compress(idx(IMAGES)),
         "package/readme.md": b"hello",
+        "doc/README.md.gz": gzip.compress(b"hello"),
         "package/index.js": b"alert(1)",
     }
     found = formats.parse("archive", pack(files))

@@ -48,16 +48,24 @@ def read(path: Path) -> Arrays:
 
 def parse(name: str, data: bytes) -> Arrays:
     """Arrays in a file's content; ``name`` labels those that have no name of their own."""
+    found = parse_known(name, data)
+    if found is None:
+        raise ValueError(
+            f"{name} is none of idx, npz, mat, png, csv, a CIFAR binary batch, an archive of these"
+        )
+    return found
+
+
+def parse_known(name: str, data: bytes) -> Arrays | None:
+    """The same, or None if the content is of no kind that is known."""
     for recognised, reader in READERS:
         if recognised(name, data):
             return reader(name, data)
-    raise ValueError(
-        f"{name} is none of idx, npz, mat, png, csv, a CIFAR binary batch or an archive of these"
-    )
+    return None
 
 
-def _gzip(name: str, data: bytes) -> Arrays:
-    return parse(name.removesuffix(".gz"), gzip.decompress(data))
+def _gzip(name: str, data: bytes) -> Arrays | None:
+    return parse_known(name.removesuffix(".gz"), gzip.decompress(data))
 
 
 def _npz(name: str, data: bytes) -> Arrays:
@@ -108,10 +116,8 @@ def _tar(name: str, data: bytes) -> Arrays:
         for member in archive:
             content = archive.extractfile(member) if member.isfile() else None
             if content is not None:
-                body = content.read()
                 # Archives also hold read-me files and code, which are of no interest.
-                if any(recognised(member.name, body) for recognised, _ in READERS):
-                    found |= parse(member.name, body)
+                found |= parse_known(member.name, content.read()) or {}
     return found
 
 
@@ -136,7 +142,7 @@ def _is_tar(name: str, data: bytes) -> bool:
 
 
 Recognised = Callable[[str, bytes], bool]
-READERS: list[tuple[Recognised, Callable[[str, bytes], Arrays]]] = [
+READERS: list[tuple[Recognised, Callable[[str, bytes], Arrays | None]]] = [
     (lambda name, data: data[:2] == b"\x1f\x8b", _gzip),
     (lambda name, data: data[:4] == b"PK\x03\x04", _npz),
     (lambda name, data: data[:8] == b"!<arch>\n", _deb),
