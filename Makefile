@@ -22,7 +22,7 @@ lint: $(BIN)/.installed
 	$(BIN)/mypy
 
 docs: $(BIN)/.installed
-	$(BIN)/mkdocs build -q --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q --strict
 
 bench: $(BIN)/.installed
 	$(BIN)/python benchmarks/speed.py

@@ -1,4 +1,4 @@
-"""The table of estimators that every generic test walks. A new estimator joins by one entry."""
+"""The tables that every generic test walks: a new estimator or sampler joins by one entry."""
 
 from __future__ import annotations
 
@@ -10,6 +10,14 @@ import numpy as np
 
 import dbsurf
 import oracles
+from dbsurf.samplers import (
+    IID,
+    Antithetic,
+    DBSample,
+    DirichletCopula,
+    GaussianCopula,
+    MinDiscrepancy,
+)
 
 
 @dataclass(frozen=True)
@@ -78,3 +86,15 @@ CASES = [
 ]
 UNBIASED = [case for case in CASES if case.unbiased]
 ANY_LAW = [case for case in CASES if case.any_law]
+
+SAMPLERS = [
+    IID(),
+    DBSample(0.5),
+    DBSample(1.0),
+    DBSample(2.0),
+    DBSample("preserve"),
+    MinDiscrepancy(),
+    Antithetic(),
+    DirichletCopula(),
+    GaussianCopula(),
+]

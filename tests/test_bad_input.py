@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -21,17 +22,9 @@ from torch.distributions import (
 )
 
 import dbsurf
-from cases import CASES
-from dbsurf.samplers import (
-    IID,
-    Antithetic,
-    DBSample,
-    DirichletCopula,
-    GaussianCopula,
-    MinDiscrepancy,
-)
+from cases import CASES, SAMPLERS
+from dbsurf.samplers import IID, Antithetic, DBSample
 
-SAMPLERS = [IID(), DBSample(), MinDiscrepancy(), Antithetic(), DirichletCopula(), GaussianCopula()]
 HALF = Independent(Bernoulli(torch.full((2, 3), 0.5)), 1)
 
 
@@ -49,6 +42,11 @@ def test_estimators_refuse_too_few_samples(case):
         ValueError, match=rf"n must be an .*integer >= {smallest}.*got {smallest - 1}"
     ):
         case.build(smallest - 1)
+
+
+def test_integers_of_numpy_are_integers():
+    assert dbsurf.LOORF(np.int64(4)).n == 4
+    assert IID().sample(HALF, np.int32(3)).shape == (3, 2, 3)
 
 
 def test_antithetic_pairs_need_even_n():
@@ -163,7 +161,7 @@ def test_bernoulli_only_estimators_say_so(case):
 def test_exact_needs_a_finite_and_small_support():
     with pytest.raises(ValueError, match="finite support for Exact"):
         dbsurf.exact(lambda x: x, Poisson(torch.tensor(1.0)))
-    with pytest.raises(ValueError, match=r"at most 1048576 states for Exact, got 2\*\*21"):
+    with pytest.raises(ValueError, match=r"at most 1,048,576 states for Exact, got 2,097,152"):
         dbsurf.exact(f, Independent(Bernoulli(torch.full((21,), 0.5)), 1))
 
 
@@ -219,6 +217,28 @@ def test_f_returns_one_finite_tensor_of_the_right_shape(case, function, message)
     for call in (estimator, estimator.estimate):
         with pytest.raises(ValueError, match=message):
             call(function, HALF)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_f_leaves_its_samples_alone(case):
+    """Where the gradient of f is needed, torch itself refuses the change."""
+    estimator = case.build(4)
+    logits = torch.zeros(2, 3, requires_grad=True)
+    dist = Independent(Bernoulli(logits=logits), 1)
+    for call in (estimator, estimator.estimate):
+        with pytest.raises((ValueError, RuntimeError), match=r"(?i)in-? ?place"):
+            call(lambda x: x.sub_(0.5).sum(-1), dist)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.build(2).needs_grad_f], ids=str)
+def test_f_has_a_finite_gradient_where_that_is_needed(case):
+    logits = torch.zeros(3, requires_grad=True)
+    dist = Independent(Bernoulli(logits=logits), 1)
+    estimator = case.build(4)
+    with pytest.raises(ValueError, match="f must have a finite gradient at 0 and 1, got"):
+        estimator.estimate(lambda x: x.sqrt().sum(-1), dist)
+    with pytest.raises(ValueError, match="f must have a finite gradient at 0 and 1, got"):
+        estimator(lambda x: x.sqrt().sum(-1), dist).backward()
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -46,10 +46,24 @@ class PeakMemory(TorchDispatchMode):
         dbsurf.DBsurf,
         lambda n: dbsurf.DBsurf(n, alpha="preserve"),
         dbsurf.MDsurf,
+        lambda n: dbsurf.DBsurf(n, debias=True),
+        lambda n: dbsurf.DBsurf(n, alpha="preserve", debias=True),
         dbsurf.ARMS,
+        lambda n: dbsurf.ARMS(n, copula="gaussian"),
         dbsurf.DisARM,
     ],
-    ids=["reinforce", "loorf", "dbsurf", "preserve", "mdsurf", "arms", "disarm"],
+    ids=[
+        "reinforce",
+        "loorf",
+        "dbsurf",
+        "preserve",
+        "mdsurf",
+        "debias",
+        "preserve-debias",
+        "arms",
+        "arms-gaussian",
+        "disarm",
+    ],
 )
 def test_peak_memory_of_a_call_and_its_backward(build, n):
     estimator = build(n)

@@ -6,6 +6,7 @@ loss.backward()
 """
 
 from dbsurf import laws, samplers
+from dbsurf.compare import Comparison, compare
 from dbsurf.estimators import (
     ARMS,
     LOORF,
@@ -34,6 +35,7 @@ __all__ = [
     "ARMS",
     "LOORF",
     "Combination",
+    "Comparison",
     "DBsurf",
     "DisARM",
     "DoubleCV",
@@ -46,6 +48,7 @@ __all__ = [
     "MDsurf",
     "Reinforce",
     "available",
+    "compare",
     "discrepancy",
     "exact",
     "get",

@@ -7,6 +7,9 @@ Checks that look at tensor *values* wait for the device, so they are skipped whi
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from numbers import Integral
 
 import torch
 from torch import Tensor
@@ -15,9 +18,10 @@ from torch import Tensor
 def sample_count(n: object, *, minimum: int = 1, even: bool = False, owner: str = "") -> int:
     """Return ``n`` if it is a sample count that ``owner`` can work with."""
     wanted = f"an even integer >= {minimum}" if even else f"an integer >= {minimum}"
-    if isinstance(n, bool) or not isinstance(n, int) or n < minimum or (even and n % 2):
+    whole = isinstance(n, Integral) and not isinstance(n, bool)
+    if not whole or n < minimum or (even and n % 2):  # type: ignore[operator]
         raise ValueError(f"n must be {wanted}{f' for {owner}' if owner else ''}, got {n!r}")
-    return n
+    return int(n)  # type: ignore[call-overload,no-any-return]
 
 
 def correction(alpha: object) -> None:
@@ -66,6 +70,18 @@ def generator_device(generator: torch.Generator | None, device: torch.device) ->
         )
 
 
+@contextmanager
+def unchanged(samples: Tensor) -> Iterator[None]:
+    """Check that ``f`` leaves its samples as they are: the estimate is made of them afterwards."""
+    if torch.compiler.is_compiling() or samples.is_inference():  # nothing counts the changes there
+        yield
+        return
+    before = samples._version
+    yield
+    if samples._version != before:
+        raise ValueError("f must not change its samples in place, got samples that it changed")
+
+
 def function_values(values: object, shape: torch.Size, *, finite: bool) -> Tensor:
     """Return what ``f`` gave if it is one floating-point tensor of the expected shape."""
     if not isinstance(values, Tensor):
@@ -78,11 +94,18 @@ def function_values(values: object, shape: torch.Size, *, finite: bool) -> Tenso
             f"f must return one floating-point tensor of shape {tuple(shape)} (n, *batch), "
             f"got {values.dtype} of shape {tuple(values.shape)}"
         )
-    if finite and not torch.compiler.is_compiling():
-        bad = ~torch.isfinite(values.detach())
-        if bad.any():
-            raise ValueError(
-                f"f must return finite values, got {int(bad.sum())} of {bad.numel()} "
-                "that are NaN or infinite (validate=False turns this check off)"
-            )
+    if finite:
+        finite_tensor(values, "f must return finite values")
     return values
+
+
+def finite_tensor(values: Tensor, demand: str) -> None:
+    """Check that no entry is NaN or infinite; ``demand`` says what was expected."""
+    if torch.compiler.is_compiling():
+        return
+    bad = ~torch.isfinite(values.detach())
+    if bad.any():
+        raise ValueError(
+            f"{demand}, got {int(bad.sum())} of {bad.numel()} that are NaN or infinite "
+            "(validate=False turns this check off)"
+        )

@@ -18,6 +18,8 @@ import tyro
 import dbsurf
 
 COMMANDS = {
+    "estimators": "dbsurf.catalogue",
+    "toy": "dbsurf.experiments.toy.command",
     "vae": "dbsurf.experiments.vae",
     "data": "dbsurf.data.command",
 }

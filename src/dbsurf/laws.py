@@ -225,7 +225,8 @@ def one_dimensional_debias_factor(pairs: Tensor, probs: Tensor) -> Tensor:
     $$\frac{n(n-1)\,p(1-p)}{\sum_{i<j} (\mu_i + \mu_j - 2\mu_i S_{ij})}, \qquad
       \mu_i S_{ij} = P(x_i = 1, x_j = 1).$$
 
-    Equal to `debias_factor` of the same law; kept because it is the paper's own form.
+    Equal to `debias_factor` of the same law; kept because it is the paper's own form, for p
+    strictly between 0 and 1.
     """
     n = pairs.shape[0]
     total = torch.zeros_like(probs)
@@ -362,10 +363,10 @@ def _owens_t_of_quantile(minor: Tensor, slope: float) -> Tensor:
     upper_far = upper_normal(far)  # Q(h / b)
     # T(far, b) = 1/(2 pi) int_0^b exp(-far^2 (1 + t^2)/2) / (1 + t^2) dt; beyond 9/far it is over.
     top = torch.clamp(9 / far, max=slope)
-    nodes = torch.as_tensor(_NODES, dtype=minor.dtype, device=minor.device)
-    weights = torch.as_tensor(_WEIGHTS, dtype=minor.dtype, device=minor.device)
-    t = top.unsqueeze(-1) * (nodes + 1) / 2  # (*coords, 48)
-    heights = torch.exp(-(far * far).unsqueeze(-1) * (1 + t * t) / 2) / (1 + t * t)
-    inner = top / 2 * (heights * weights).sum(-1) / (2 * math.pi)
+    half_square, area = far * far / 2, torch.zeros_like(far)
+    for node, weight in zip(_NODES.tolist(), _WEIGHTS.tolist(), strict=True):
+        one_plus = 1 + (top * ((node + 1) / 2)).square()  # 1 + t^2; a node at a time saves memory
+        area = area + weight * torch.exp(-half_square * one_plus) / one_plus
+    inner = top / 2 * area / (2 * math.pi)
     inner = torch.where(torch.isinf(far), 0, inner)
     return (minor + upper_far) / 2 - minor * upper_far - inner

@@ -189,3 +189,28 @@ def test_context_is_accepted_by_all():
     for case in CASES:
         case.build(2)(smooth, dist, context=torch.zeros(5, 7))
         case.build(2).estimate(smooth, dist, context=torch.zeros(5, 7))
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_inference_mode_and_no_grad(case):
+    dist = Independent(Bernoulli(torch.full((5, 3), 0.5)), 1)
+    for mode in (torch.inference_mode, torch.no_grad):
+        with mode():
+            assert case.build(2)(smooth, dist).shape == (5,)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_an_estimate_is_not_differentiated_again(case):
+    """Its second derivative would be silently incomplete; that of f's own parameters is right."""
+    logits = torch.zeros(3, dtype=f64, requires_grad=True)
+    scale = torch.tensor(2.0, dtype=f64, requires_grad=True)
+    dist = Independent(Bernoulli(logits=logits), 1)
+    value = case.build(2)(lambda x: smooth(x) + scale**3, dist).square()
+    (gradient,) = torch.autograd.grad(value, logits, create_graph=True, retain_graph=True)
+    with pytest.raises(RuntimeError, match="differentiate"):
+        gradient.sum().backward()
+    if not case.build(2).needs_grad_f:
+        plain = case.build(2)(lambda x: 0 * smooth(x) + scale**3, dist)
+        (first,) = torch.autograd.grad(plain, scale, create_graph=True)
+        (second,) = torch.autograd.grad(first, scale)
+        assert second.item() == pytest.approx(12.0)

@@ -17,26 +17,11 @@ from torch.distributions import (
 )
 
 import dbsurf
+from cases import SAMPLERS
 from conftest import assert_mean
 from dbsurf import laws
-from dbsurf.samplers import (
-    IID,
-    Antithetic,
-    DBSample,
-    DirichletCopula,
-    GaussianCopula,
-    MinDiscrepancy,
-)
+from dbsurf.samplers import IID, DBSample, GaussianCopula, MinDiscrepancy
 
-SAMPLERS = [
-    IID(),
-    DBSample(1.0),
-    DBSample("preserve"),
-    MinDiscrepancy(),
-    Antithetic(),
-    DirichletCopula(),
-    GaussianCopula(),
-]
 KEEPING = [sampler for sampler in SAMPLERS if sampler.keeps_marginals]
 f32, f64 = torch.float32, torch.float64
 
@@ -143,6 +128,17 @@ def test_coordinates_are_independent_and_the_first_axis_is_the_dependent_one(sam
     if not isinstance(sampler, IID):
         within = (bits[0] * bits[1]).mean()
         assert within < -0.02  # negatively dependent along the sample axis
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS, ids=ids)
+def test_categorical_coordinates_are_independent(sampler):
+    n, q = 4, torch.tensor([0.2, 0.5, 0.3], dtype=f64)
+    hot = sampler.sample(OneHotCategorical(q.expand(30_000, 2, 3)), n)  # (n, repeat, 2, 3)
+    first, second = hot[:, :, 0, 1], hot[:, :, 1, 1]
+    if sampler.keeps_marginals:
+        across = (first - 0.5).unsqueeze(1) * (second - 0.5).unsqueeze(0)
+        assert_mean(across.movedim(-1, 0), torch.zeros(n, n, dtype=f64))
+    assert (first != second).any(0).double().mean() > 0.5
 
 
 def test_min_discrepancy_counts_are_within_one_always():

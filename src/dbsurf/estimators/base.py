@@ -14,7 +14,7 @@ from torch.distributions import Distribution
 from dbsurf import checks
 from dbsurf.estimators.scores import ClosedFormScore, Combination, Score, score_of
 from dbsurf.samplers.base import Sampler
-from dbsurf.support import Binary, View, view
+from dbsurf.support import Binary, View, unwrap, view
 
 Function = Callable[[Tensor], Tensor]
 
@@ -46,8 +46,10 @@ class Draw:
         samples: ``(n, *batch, *event)``.
         context: the features given by the caller for each batch element, if any.
         f_values: ``(n, *batch)``, detached.
+        memory: what `Estimator.recall` gave before f was evaluated.
         grad_f: gradient of f at each sample, like ``samples``; only if `Estimator.needs_grad_f`.
         control: room for what `Estimator.combine` leaves to `Estimator.learn`.
+        learned: whether this draw has been learned from; once is enough.
     """
 
     seen: View
@@ -55,8 +57,10 @@ class Draw:
     samples: Tensor
     context: Tensor | None
     f_values: Tensor
+    memory: Any = None
     grad_f: Tensor | None = None
     control: Tensor | None = None
+    learned: bool = False
 
 
 class Estimator(nn.Module, ABC):
@@ -98,6 +102,14 @@ class Estimator(nn.Module, ABC):
     def combine(self, draw: Draw) -> Combination:
         """Weights of the scores, and maybe a factor and an offset for each coordinate."""
 
+    def recall(self) -> Any:
+        """What earlier calls have taught, fixed for one draw; `combine` has it as ``draw.memory``.
+
+        To use the state itself in `combine` would let a draw's own f-values into its weights,
+        which is a bias, for instance when one graph is walked backward twice.
+        """
+        return None
+
     def learn(self, draw: Draw) -> None:
         """Update the estimator's state after an estimate; called in training mode only."""
 
@@ -137,7 +149,7 @@ class Estimator(nn.Module, ABC):
         if self.needs_grad_f:
             return self._collect(f, seen, score, samples, context)
         f_values = self._evaluate(f, samples, seen)
-        draw = Draw(seen, score, samples, context, f_values.detach())
+        draw = Draw(seen, score, samples, context, f_values.detach(), self.recall())
         with torch.no_grad():
             combination = self.combine(draw)
         result = score.attach(self.average(f_values, seen), combination, samples)
@@ -182,17 +194,19 @@ class Estimator(nn.Module, ABC):
             if f_values.requires_grad:
                 (found,) = torch.autograd.grad(f_values.sum(), inputs, allow_unused=True)
                 grad_f = grad_f if found is None else found
+            self._check_gradient(grad_f)
         else:
             with torch.no_grad():
                 f_values = self._evaluate(f, samples, seen)
         f_values = f_values.detach()
-        draw = Draw(seen, score, samples, context, f_values, grad_f)
+        draw = Draw(seen, score, samples, context, f_values, self.recall(), grad_f)
         with torch.no_grad():
             gradient = score.gradient(self.combine(draw), samples)
             self._learn(draw)
             return Estimate(self.average(f_values, seen), gradient, samples, f_values)
 
-    def _open(self, dist: Distribution, generator: torch.Generator | None) -> tuple[View, Score]:
+    def accepts(self, dist: Distribution) -> View:
+        """``dist`` as coordinates, if this estimator works for it; else a ValueError says why."""
         if not isinstance(dist, Distribution):
             raise ValueError(
                 f"dist must be a torch distribution for an estimator, got {type(dist).__name__}"
@@ -200,8 +214,13 @@ class Estimator(nn.Module, ABC):
         seen = view(dist)
         if self.bernoulli_only and not isinstance(seen, Binary):
             raise ValueError(
-                f"dist must be Bernoulli for {type(self).__name__}, got {type(dist).__name__}"
+                f"dist must be Bernoulli for {type(self).__name__}, "
+                f"got {type(unwrap(dist)).__name__}"
             )
+        return seen
+
+    def _open(self, dist: Distribution, generator: torch.Generator | None) -> tuple[View, Score]:
+        seen = self.accepts(dist)
         checks.generator_device(generator, seen.probs.device)
         if self.validate:
             checks.probabilities(seen.probs)
@@ -209,10 +228,17 @@ class Estimator(nn.Module, ABC):
 
     def _evaluate(self, f: Function, samples: Tensor, seen: View) -> Tensor:
         shape = torch.Size((samples.shape[0], *seen.batch_shape))
-        return checks.function_values(f(samples), shape, finite=self.validate)
+        with checks.unchanged(samples):
+            f_values = f(samples)
+        return checks.function_values(f_values, shape, finite=self.validate)
+
+    def _check_gradient(self, grad_f: Tensor) -> None:
+        if self.validate:
+            checks.finite_tensor(grad_f, "f must have a finite gradient at 0 and 1")
 
     def _learn(self, draw: Draw) -> None:
-        if self.training:
+        if self.training and not draw.learned:
+            draw.learned = True
             with torch.no_grad():
                 self.learn(draw)
 
@@ -221,7 +247,7 @@ class Estimator(nn.Module, ABC):
     ) -> Tensor:
         """Evaluate f so that its gradient at the samples is picked up on the way back."""
         assert isinstance(score, ClosedFormScore)
-        draw = Draw(seen, score, samples, context, samples.new_empty(0))
+        draw = Draw(seen, score, samples, context, samples.new_empty(0), self.recall())
         inputs: Tensor
         upstream: Tensor
         inputs, upstream = Collect.apply(  # type: ignore[no-untyped-call]
@@ -259,6 +285,8 @@ class Collect(torch.autograd.Function):
         upstream = upstream.reshape(upstream.shape + (1,) * (received.ndim - 1 - upstream.ndim))
         # An element with G = 0 has no part in the loss: its gradient is 0 whatever f does.
         scale = torch.where(upstream == 0, 0, received.shape[0] / upstream)
+        if torch.isfinite(upstream).all():  # a loss scaled out of its range is not f's doing
+            estimator._check_gradient(received)
         draw.grad_f = received * scale
         gradient = draw.score.gradient(estimator.combine(draw), draw.samples)
         estimator._learn(draw)

@@ -42,5 +42,3 @@ class DBsurf(LeaveOneOut):
         self, n: int, alpha: Alpha = 1.0, debias: bool = False, *, validate: bool = True
     ) -> None:
         super().__init__(n, DBSample(alpha), debias=debias, validate=validate)
-        independent = isinstance(alpha, (int, float)) and alpha == 0
-        self.unbiased = self.unbiased or independent

@@ -75,6 +75,9 @@ class DoubleCV(Estimator):
         # Before anything is known, or while B has always been 0, a = 0 is as good as any.
         return -self.overlap / torch.where(self.energy > 0, self.energy, torch.inf)
 
+    def recall(self) -> float | Tensor:
+        return self.coefficient
+
     def combine(self, draw: Draw) -> Combination:
         assert isinstance(draw.score, ClosedFormScore)
         assert draw.grad_f is not None
@@ -88,7 +91,7 @@ class DoubleCV(Estimator):
             control[i] = product.unsqueeze(-1).flatten(batch_dims).sum(-1)
         draw.control = draw.score.contract(leave_one_out(control), samples)
         draw.control -= summed / n * (probs * (1 - probs))
-        offset = draw.control * self.coefficient
+        offset = draw.control * draw.memory
         return Combination(leave_one_out(draw.f_values), offset=offset)
 
     def learn(self, draw: Draw) -> None:

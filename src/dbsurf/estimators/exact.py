@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
@@ -49,19 +51,24 @@ class Exact(Estimator):
     def combine(self, draw: Draw) -> Combination:
         return Combination(self._probabilities(draw.seen).to(draw.f_values.dtype) * draw.f_values)
 
+    @staticmethod
+    def states(seen: View) -> float:
+        """How many states an event has; infinite for a law with infinite support."""
+        values, event = _values_and_event(seen)
+        infinite = isinstance(seen, Lattice) and not seen.finite
+        return math.inf if infinite else values ** event.numel()
+
     def _states(self, seen: View) -> Tensor:
         """Category numbers of all states, ``(states, *coords)``."""
-        if isinstance(seen, Lattice) and not seen.finite:
+        count = self.states(seen)
+        if count == math.inf:
             raise ValueError("dist must have a finite support for Exact, got an infinite one")
-        binary = isinstance(seen, Binary)
-        coords = seen.probs.shape if binary else seen.probs.shape[:-1]
-        values = 2 if binary else seen.probs.shape[-1]
-        event = coords[len(seen.batch_shape) :]
-        if values ** event.numel() > MOST_STATES:
+        if count > MOST_STATES:
             raise ValueError(
-                f"dist must have at most {MOST_STATES} states for Exact, got {values}"
-                f"**{event.numel()}"
+                f"dist must have at most {MOST_STATES:,} states for Exact, got {count:,}"
             )
+        values, event = _values_and_event(seen)
+        coords = (*seen.batch_shape, *event)
         state = torch.arange(values ** event.numel(), device=seen.probs.device)
         place = values ** torch.arange(event.numel(), device=seen.probs.device)
         digits = (state.unsqueeze(-1) // place) % values  # (states, event.numel())
@@ -74,6 +81,14 @@ class Exact(Estimator):
         probs = seen.states()[1] if isinstance(seen, Binary) else seen.probs
         chosen = probs.expand(*index.shape, probs.shape[-1]).gather(-1, index.unsqueeze(-1))[..., 0]
         return chosen.unsqueeze(-1).flatten(1 + len(seen.batch_shape)).prod(-1)
+
+
+def _values_and_event(seen: View) -> tuple[int, torch.Size]:
+    """How many values a coordinate takes, and the shape of the coordinates of one event."""
+    binary = isinstance(seen, Binary)
+    coords = seen.probs.shape if binary else seen.probs.shape[:-1]
+    values = 2 if binary else seen.probs.shape[-1]
+    return values, coords[len(seen.batch_shape) :]
 
 
 def exact(f: Function, dist: Distribution) -> Estimate:

@@ -50,7 +50,7 @@ class LeaveOneOut(Estimator):
         super().__init__(n, sampler, smallest=2, validate=validate)
         self.debias = debias
         self.bernoulli_only = debias
-        self.unbiased = debias and sampler.keeps_marginals
+        self.unbiased = sampler.independent or (debias and sampler.keeps_marginals)
 
     def combine(self, draw: Draw) -> Combination:
         factor = None

@@ -33,4 +33,3 @@ class LOORF(LeaveOneOut):
 
     def __init__(self, n: int, *, validate: bool = True) -> None:
         super().__init__(n, IID(), validate=validate)
-        self.unbiased = True

@@ -41,7 +41,7 @@ class Reinforce(Estimator):
         reinforcement learning", 1992.
     """
 
-    total: Tensor
+    mean: Tensor
     mass: Tensor
 
     def __init__(
@@ -60,28 +60,31 @@ class Reinforce(Estimator):
             raise ValueError(f"decay must lie in [0, 1), got {decay!r}")
         self.baseline = baseline
         self.decay = decay
-        self.register_buffer("total", torch.zeros(tuple(batch_shape)))  # decayed sum of f
-        self.register_buffer("mass", torch.zeros(()))  # decayed number of calls
+        self.register_buffer("mean", torch.zeros(tuple(batch_shape)))
+        self.register_buffer("mass", torch.zeros(()))  # decayed number of calls behind the mean
+
+    def recall(self) -> Tensor | None:
+        return None if self.baseline is None else self.mean.clone()
 
     def combine(self, draw: Draw) -> Combination:
         f_values = draw.f_values
-        if self.baseline is not None:
-            if self.total.ndim and self.total.shape != f_values.shape[1:]:
+        if draw.memory is not None:
+            if draw.memory.ndim and draw.memory.shape != f_values.shape[1:]:
                 raise ValueError(
                     f"batch_shape must be the distribution's {tuple(f_values.shape[1:])} or (), "
-                    f"got {tuple(self.total.shape)}"
+                    f"got {tuple(draw.memory.shape)}"
                 )
-            # Before the first call there is nothing to subtract: the limit of 0/0 is taken as 0.
-            mean = self.total / torch.where(self.mass > 0, self.mass, 1)
-            f_values = f_values - mean.to(f_values.dtype)
+            f_values = f_values - draw.memory.to(f_values.dtype)
         return Combination(f_values / f_values.shape[0])
 
     def learn(self, draw: Draw) -> None:
         if self.baseline is None:
             return
-        mean = draw.f_values.mean(0) if self.total.ndim else draw.f_values.mean()
-        self.total.mul_(self.decay).add_(mean.to(self.total.dtype))
+        new = draw.f_values.mean(0) if self.mean.ndim else draw.f_values.mean()
+        # What is known must survive an infinite f-value that was let through.
+        new = torch.where(torch.isfinite(new), new.to(self.mean.dtype), self.mean)
         self.mass.mul_(self.decay).add_(1)
+        self.mean.add_((new - self.mean) / self.mass)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, baseline={self.baseline!r}"

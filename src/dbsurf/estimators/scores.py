@@ -12,7 +12,13 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.distributions import Bernoulli, Categorical, Distribution, OneHotCategorical
+from torch.distributions import (
+    Bernoulli,
+    Categorical,
+    Distribution,
+    OneHotCategorical,
+    Poisson,
+)
 
 from dbsurf.finite import Finite
 from dbsurf.parameters import given_logits
@@ -54,6 +60,8 @@ def score_of(dist: Distribution) -> Score:
         return IndexScore(base)
     if isinstance(base, Finite):
         return PointScore(base)
+    if isinstance(base, Poisson):
+        return RateScore(base)
     return LogProbScore(dist)
 
 
@@ -99,11 +107,21 @@ class VectorScore(ClosedFormScore):
 
     def contract(self, weights: Tensor, samples: Tensor) -> Tensor:
         weights = weights.reshape(weights.shape + (1,) * (samples.ndim - weights.ndim))
-        total, mass = samples[0] * weights[0], weights[0]
+        # x - p = (x - r) + (r - p), with r the likelier value: both parts are small and exact
+        # where p is close to 1, where the difference of two sums of weights would cancel.
+        likely = (self.probs > 0.5).to(samples.dtype)
+        total, mass = (samples[0] - likely) * weights[0], weights[0]
         for i in range(1, samples.shape[0]):
-            total = torch.addcmul(total, samples[i], weights[i])
-            mass = mass + weights[i]  # in the same order: where x = p, both sums are the same float
-        return torch.addcmul(total, self.probs, mass, value=-1)
+            total = torch.addcmul(total, samples[i] - likely, weights[i])
+            mass = mass + weights[i]
+        gap = likely.mul_(2).sub_(1).mul_(self._minor())  # r - p
+        return torch.addcmul(total, gap, mass)
+
+    def _minor(self) -> Tensor:
+        """The smaller of p and 1 - p, accurate where p rounds to 1."""
+        if self._by_logits and self._binary:
+            return torch.sigmoid(-self.parameter.detach().abs())
+        return torch.minimum(self.probs, 1 - self.probs)
 
 
 class IndexScore(ClosedFormScore):
@@ -113,7 +131,12 @@ class IndexScore(ClosedFormScore):
         weights = weights.reshape(weights.shape + (1,) * (samples.ndim - weights.ndim))
         weights = weights.expand(samples.shape).movedim(0, -1)  # (*coords, n)
         total = torch.zeros_like(self.probs).scatter_add(-1, samples.movedim(0, -1), weights)
-        return torch.addcmul(total, self.probs, weights.sum(-1, keepdim=True), value=-1)
+        # For the likely category, as for bits: 1 - p times its weights less p times the others'.
+        likely = self.probs > 0.5
+        others = total.masked_fill(likely, 0).sum(-1, keepdim=True)
+        rest = self.probs.masked_fill(likely, 0).sum(-1, keepdim=True)  # 1 - p
+        plain = total - self.probs * total.sum(-1, keepdim=True)
+        return torch.where(likely, rest * total - self.probs * others, plain)
 
 
 class PointScore(IndexScore):
@@ -125,6 +148,22 @@ class PointScore(IndexScore):
 
     def contract(self, weights: Tensor, samples: Tensor) -> Tensor:
         return super().contract(weights, self._finite.index(samples))
+
+
+class RateScore(Score):
+    """x / rate - 1 with respect to a Poisson's rate; at rate 0, where x is 0 too, that is -1."""
+
+    def __init__(self, base: Poisson) -> None:
+        self._rate: Tensor = base.rate
+
+    def gradient(self, combination: Combination, samples: Tensor) -> Tensor:
+        weights = combination.weights.to(samples.dtype)
+        weights = weights.reshape(weights.shape + (1,) * (samples.ndim - weights.ndim))
+        rate, total = self._rate.detach(), (weights * samples).sum(0)
+        return torch.where(rate > 0, total / torch.where(rate > 0, rate, 1), 0) - weights.sum(0)
+
+    def attach(self, value: Tensor, combination: Combination, samples: Tensor) -> Tensor:
+        return attach(value, self._rate, self.gradient(combination, samples))
 
 
 class LogProbScore(Score):
@@ -173,4 +212,22 @@ class Attach(torch.autograd.Function):
         (gradient,) = ctx.saved_tensors
         extra = gradient.ndim - upstream.ndim
         scale = upstream.reshape(upstream.shape + (1,) * extra).to(gradient.dtype)
-        return upstream, scale * gradient, None
+        estimate = scale * gradient
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():  # create_graph=True
+            estimate = Final.apply(estimate)  # type: ignore[no-untyped-call]
+        return upstream, estimate, None
+
+
+class Final(torch.autograd.Function):
+    """The identity on a gradient estimate, which has no derivative of its own to offer."""
+
+    @staticmethod
+    def forward(ctx: Any, estimate: Tensor) -> Tensor:
+        return estimate.view_as(estimate)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        raise RuntimeError(
+            "an estimated gradient cannot be differentiated again: it is a number, not a function "
+            "of the parameters"
+        )

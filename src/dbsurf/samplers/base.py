@@ -12,6 +12,8 @@ from dbsurf import checks, laws
 from dbsurf.lattice import TAIL
 from dbsurf.support import Binary, View, view
 
+PIECE = 2**12
+
 
 class Sampler(ABC):
     """Draws n samples jointly; coordinates stay independent of each other.
@@ -24,11 +26,13 @@ class Sampler(ABC):
         smallest: the smallest n that makes sense.
         even: whether n has to be even.
         keeps_marginals: whether every sample, alone, follows the distribution for every p.
+        independent: whether the samples are independent of each other.
     """
 
     smallest: int = 1
     even: bool = False
     keeps_marginals: bool = True
+    independent: bool = False
 
     def sample(
         self,
@@ -85,8 +89,18 @@ class Sampler(ABC):
         return laws.disagreement(self.count_law(probs, n))
 
     def debias_factor(self, probs: Tensor, n: int) -> Tensor:
-        """Factor that makes LOORF over these samples unbiased (`dbsurf.laws.debias_factor`)."""
-        return laws.debias_factor(lambda minor: self.disagreement(minor, n), probs)
+        """Factor that makes LOORF over these samples unbiased (`dbsurf.laws.debias_factor`).
+
+        Worked out in pieces of `PIECE` coordinates: a count law takes several times n as much
+        memory as its probabilities, and small pieces stay in the cache.
+        """
+        if torch.compiler.is_compiling() or probs.numel() <= PIECE:
+            return laws.debias_factor(lambda minor: self.disagreement(minor, n), probs)
+        factor = torch.empty_like(probs, memory_format=torch.contiguous_format)
+        pieces = zip(factor.view(-1).split(PIECE), probs.reshape(-1).split(PIECE), strict=True)
+        for target, piece in pieces:
+            target.copy_(self.debias_factor(piece, n))
+        return factor
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"

@@ -26,8 +26,8 @@ class DBSample(Sampler):
         alpha: correction factor $\alpha \ge 0$: a number, a tensor broadcastable to the
             coordinates, or ``"preserve"`` for the largest that keeps the marginals, coordinate by
             coordinate. 0 gives independent samples. Above `dbsurf.laws.preserving_alpha` the
-            samples are no longer distributed alike (proposition 2.2): the second, and the mean of
-            all, shift towards 1/2, and later ones may swing back past p.
+            samples are no longer distributed alike (proposition 2.2): the second shifts towards
+            1/2, and later ones may swing back past p.
 
     Example:
         >>> import torch
@@ -40,9 +40,8 @@ class DBSample(Sampler):
     def __init__(self, alpha: Alpha = 1.0) -> None:
         checks.correction(alpha)
         self.alpha = alpha
-        self.keeps_marginals = isinstance(alpha, str) or (
-            not isinstance(alpha, Tensor) and alpha == 0
-        )
+        self.independent = isinstance(alpha, (int, float)) and alpha == 0
+        self.keeps_marginals = self.independent or isinstance(alpha, str)
 
     def binary(self, probs: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
         draws = uniform(probs, n, generator)  # becomes the samples, slice by slice
@@ -88,6 +87,11 @@ class DBSample(Sampler):
                     f"got shape {tuple(alpha.shape)}"
                 ) from None
         return alpha
+
+    def debias_factor(self, probs: Tensor, n: int) -> Tensor:
+        if isinstance(self.alpha, Tensor) and self.alpha.ndim:  # one alpha for each p: all at once
+            return laws.debias_factor(lambda minor: self.disagreement(minor, n), probs)
+        return super().debias_factor(probs, n)
 
     def count_law(self, probs: Tensor, n: int) -> Tensor:
         return laws.count_law(probs, n, self.alpha)

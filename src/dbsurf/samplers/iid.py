@@ -20,6 +20,8 @@ class IID(UniformSampler):
         torch.Size([8, 2])
     """
 
+    independent = True
+
     def uniforms(self, like: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
         return uniform(like, n, generator)
 

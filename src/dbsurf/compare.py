@@ -1,0 +1,326 @@
+"""Every applicable estimator, measured on the user's own function and distribution."""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from dbsurf import checks
+from dbsurf.estimators.base import Estimator, Function
+from dbsurf.estimators.exact import Exact
+from dbsurf.estimators.loorf import LOORF
+from dbsurf.estimators.registry import get
+from dbsurf.support import view
+
+CONFIDENCE = 1.96  # two-sided 95 %
+AFFORDABLE = 2**14  # states that the reference may enumerate
+FEWEST = 10  # estimates that are not zero, below which nothing is recommended
+
+# What is compared unless the caller says otherwise: a label, a registered name and its options.
+CONTENDERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "REINFORCE": ("reinforce", {"baseline": "running-mean"}),
+    "LOORF": ("loorf", {}),
+    "DBsurf": ("dbsurf", {}),
+    "DBsurf debiased": ("dbsurf", {"debias": True}),
+    "DBsurf preserving": ("dbsurf", {"alpha": "preserve", "debias": True}),
+    "MDsurf": ("mdsurf", {}),
+    "ARMS-D": ("arms", {}),
+    "ARMS-N": ("arms", {"copula": "gaussian"}),
+    "DisARM": ("disarm", {}),
+    "DoubleCV": ("doublecv", {}),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One estimator's part of a comparison.
+
+    Attributes:
+        estimator: its label.
+        unbiased: whether it has no bias by construction.
+        needs_grad_f: whether it uses the gradient of f.
+        learns: whether it has a state, here settled on this one problem before it is measured.
+        evaluations: evaluations of f per estimate.
+        variance: trace of the covariance of the estimate, summed over the batch.
+        variance_low: lower end of its 95 % interval.
+        variance_high: upper end.
+        relative_variance: variance over LOORF's.
+        bias: length of the difference between mean estimate and reference, noise removed;
+            0 for estimators that have none by construction.
+        mean_squared_error: variance plus the square of the bias.
+        milliseconds: median time of one estimate, f included.
+    """
+
+    estimator: str
+    unbiased: bool
+    needs_grad_f: bool
+    learns: bool
+    evaluations: int
+    variance: float
+    variance_low: float
+    variance_high: float
+    relative_variance: float
+    bias: float
+    mean_squared_error: float
+    milliseconds: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What `compare` found: rows by mean squared error, a recommendation, and why.
+
+    Attributes:
+        rows: best first.
+        recommended: label of the estimator to use.
+        reason: why, in one sentence.
+        reference: what the bias was measured against.
+        left_out: label and reason of estimators that do not apply.
+    """
+
+    rows: list[Row]
+    recommended: str
+    reason: str
+    reference: str
+    left_out: dict[str, str]
+
+    def to_frame(self) -> Any:
+        """The rows as a pandas DataFrame."""
+        import pandas as pd
+
+        return pd.DataFrame([asdict(row) for row in self.rows])
+
+    def __str__(self) -> str:
+        titles = ["estimator", "f calls", "grad f", "variance", "95 % interval", "/ LOORF"]
+        titles += ["bias", "mse", "ms"]
+        lines = [titles] + [
+            [
+                row.estimator,
+                str(row.evaluations),
+                "yes" if row.needs_grad_f else "no",
+                f"{row.variance:.3g}",
+                f"{row.variance_low:.3g} to {row.variance_high:.3g}",
+                f"{row.relative_variance:.2f}",
+                "none" if row.unbiased else f"{row.bias:.2g}",
+                f"{row.mean_squared_error:.3g}",
+                f"{row.milliseconds:.2f}",
+            ]
+            for row in self.rows
+        ]
+        widths = [max(len(line[column]) for line in lines) for column in range(len(titles))]
+        text: list[str] = []
+        for label, *words in lines:
+            padded = [word.rjust(width) for word, width in zip(words, widths[1:], strict=True)]
+            text.append("  ".join([label.ljust(widths[0]), *padded]))
+        text.insert(1, "-" * len(text[0]))
+        text += [f"(bias against {self.reference})"]
+        for why in dict.fromkeys(self.left_out.values()):
+            labels = [label for label, reason in self.left_out.items() if reason == why]
+            text.append(f"(left out: {', '.join(labels)}; {why})")
+        text.append(f"Use {self.recommended}: {self.reason}.")
+        return "\n".join(text)
+
+
+def compare(
+    f: Function,
+    dist: Distribution,
+    n: int = 4,
+    *,
+    draws: int = 1000,
+    estimators: Sequence[str] | None = None,
+    generator: torch.Generator | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> Comparison:
+    """Measure every applicable estimator on ``f`` and ``dist`` and recommend one.
+
+    All get n samples, so all evaluate f equally often. They take turns, one estimate each, so
+    that times are comparable. What has state (a baseline, a coefficient) sees a fifth as many
+    draws before anything counts.
+
+    Args:
+        f: maps samples ``(n, *batch, *event)`` to values ``(n, *batch)``.
+        dist: a discrete torch distribution.
+        n: samples, and so evaluations of f, per estimate.
+        draws: estimates per estimator; the relative error of a variance is about
+            ``sqrt(2 / draws)`` or somewhat more.
+        estimators: labels out of `CONTENDERS`, or registered names; None for all that apply.
+        generator: source of randomness, on the distribution's device.
+        progress: called with the share done, from 0 to 1.
+
+    Returns:
+        A `Comparison`: print it, look at its rows, or take ``to_frame()``.
+
+    Example:
+        >>> import torch, dbsurf
+        >>> from torch.distributions import Bernoulli, Independent
+        >>> q = Independent(Bernoulli(torch.tensor([0.2, 0.5, 0.9])), 1)
+        >>> found = dbsurf.compare(lambda x: x.prod(-1), q, n=4, draws=50)
+        >>> "LOORF" in [row.estimator for row in found.rows]
+        True
+    """
+    checks.sample_count(n, minimum=2, owner="compare")
+    checks.sample_count(draws, minimum=10, owner="draws of compare")
+    built, left_out = _contenders(f, dist, n, estimators, generator)
+    warm_up = max(1, draws // 5)
+    for label, estimator in list(built.items()):
+        try:
+            for _ in range(warm_up if _learns(estimator) else 1):
+                estimator.estimate(f, dist, generator=generator)
+        except ValueError as failure:  # LOORF has passed: the gradient of f is not finite
+            left_out[label] = str(failure)
+            del built[label]
+            continue
+        estimator.eval()
+    gradients: dict[str, list[Tensor]] = {label: [] for label in built}
+    times: dict[str, list[float]] = {label: [] for label in built}
+    for i in range(draws):
+        for label, estimator in built.items():
+            start = time.perf_counter()
+            gradient = (
+                estimator.estimate(f, dist, generator=generator).grad.flatten().double().cpu()
+            )
+            times[label].append(time.perf_counter() - start)  # the copy has waited for the device
+            gradients[label].append(gradient)
+        if progress is not None:
+            progress((i + 1) / draws)
+    truth, noise, reference = _reference(f, dist, n, draws, generator)
+    varied = int((torch.stack(gradients["LOORF"]) != 0).any(-1).sum())
+    stacked = {label: torch.stack(found) for label, found in gradients.items()}
+    baseline = _variance(stacked["LOORF"])[0]
+    rows = []
+    for label, estimator in built.items():
+        variance, error = _variance(stacked[label])
+        bias = 0.0
+        if not estimator.unbiased:
+            gap = (stacked[label].mean(0) - truth).square().sum().item()
+            bias = math.sqrt(max(0.0, gap - variance / draws - noise))
+        rows.append(
+            Row(
+                estimator=label,
+                unbiased=estimator.unbiased,
+                needs_grad_f=estimator.needs_grad_f,
+                learns=_learns(estimator),
+                evaluations=n,
+                variance=variance,
+                variance_low=max(0.0, variance - CONFIDENCE * error),
+                variance_high=variance + CONFIDENCE * error,
+                relative_variance=variance / baseline if baseline > 0 else math.nan,
+                bias=bias,
+                mean_squared_error=variance + bias**2,
+                milliseconds=1000 * statistics.median(times[label]),
+            )
+        )
+    rows.sort(key=lambda row: row.mean_squared_error)
+    best, reason = _recommend(rows)
+    if varied < FEWEST:
+        best = "LOORF"
+        reason = (
+            f"only {varied} of its {draws} estimates were not zero, too few to compare anything; "
+            "raise draws"
+        )
+    return Comparison(rows, best, reason, reference, left_out)
+
+
+def _contenders(
+    f: Function,
+    dist: Distribution,
+    n: int,
+    wanted: Sequence[str] | None,
+    generator: torch.Generator | None,
+) -> tuple[dict[str, Estimator], dict[str, str]]:
+    """The estimators that apply, and why the others do not."""
+    labels = list(CONTENDERS) if wanted is None else list(wanted)
+    if "LOORF" not in labels:
+        labels.insert(0, "LOORF")  # the yardstick is always measured
+    built: dict[str, Estimator] = {}
+    left_out: dict[str, str] = {}
+    LOORF(n).estimate(f, dist, generator=generator)  # what is wrong with f or dist shows here
+    for label in labels:
+        name, options = CONTENDERS.get(label, (label, {}))
+        try:
+            estimator = get(name, n, **options)
+            estimator.accepts(dist)
+        except ValueError as error:
+            if wanted is not None:
+                raise
+            # The label stands beside the reason, and many share one.
+            left_out[label] = re.sub(r" for \w+,", ",", str(error))
+            continue
+        if estimator.needs_grad_f and not _differentiable(f, dist, n, generator):
+            left_out[label] = "f is not differentiable in x"
+            continue
+        built[label] = estimator
+    return built, left_out
+
+
+def _learns(estimator: Estimator) -> bool:
+    return type(estimator).learn is not Estimator.learn
+
+
+def _differentiable(
+    f: Function, dist: Distribution, n: int, generator: torch.Generator | None
+) -> bool:
+    samples = LOORF(n).estimate(f, dist, generator=generator).samples
+    with torch.enable_grad():
+        return f(samples.clone().requires_grad_()).requires_grad
+
+
+def _reference(
+    f: Function, dist: Distribution, n: int, draws: int, generator: torch.Generator | None
+) -> tuple[Tensor, float, str]:
+    """The gradient to measure bias against, the variance of that reference, and its name."""
+    if Exact.states(view(dist)) <= AFFORDABLE:
+        exact = Exact().estimate(f, dist).grad.flatten().double().cpu()
+        return exact, 0.0, "the exact gradient"
+    total, square, long = torch.zeros(()), torch.zeros(()), 10 * draws
+    estimator = LOORF(n)
+    for _ in range(long):
+        gradient = estimator.estimate(f, dist, generator=generator).grad.flatten().double().cpu()
+        total, square = total + gradient, square + gradient.square()
+    mean = total / long
+    noise = (square / long - mean.square()).sum().item() / (long - 1)
+    return mean, noise, f"the mean of {long:,} estimates by LOORF"
+
+
+def _variance(gradients: Tensor) -> tuple[float, float]:
+    """Trace of the covariance of estimates ``(draws, coordinates)``, and its standard error."""
+    draws = gradients.shape[0]
+    distance = (gradients - gradients.mean(0)).square().sum(-1) * (draws / (draws - 1))
+    return distance.mean().item(), distance.std().item() / math.sqrt(draws)
+
+
+def _recommend(rows: list[Row]) -> tuple[str, str]:
+    """Lowest mean squared error; among those not told apart from it, the one with fewest strings.
+
+    Two rows are told apart when their 95 % intervals are.
+    """
+    best = rows[0]
+    margin = best.variance_high - best.variance
+    close = [
+        row
+        for row in rows
+        if row.mean_squared_error - (row.variance - row.variance_low)
+        <= best.mean_squared_error + margin
+    ]
+    chosen = min(close, key=lambda r: (not r.unbiased, r.needs_grad_f, r.mean_squared_error))
+    words = [
+        f"mean squared error {chosen.mean_squared_error:.3g}, "
+        f"variance {chosen.relative_variance:.2f} of LOORF's at the same {chosen.evaluations} "
+        "evaluations of f"
+    ]
+    words.append("unbiased" if chosen.unbiased else f"bias {chosen.bias:.2g}")
+    words.append("with the gradient of f" if chosen.needs_grad_f else "no gradient of f needed")
+    if chosen.learns:
+        words.append("what it learns had settled on this fixed problem, in training it lags behind")
+    others = [row.estimator for row in close if row is not chosen]
+    if others:
+        words.append(f"not told apart from {', '.join(others)} by this many draws")
+    return chosen.estimator, "; ".join(words)

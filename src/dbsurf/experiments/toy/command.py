@@ -1,0 +1,201 @@
+"""``dbsurf toy``: options, presets, and the run folder they make."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import pandas as pd
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from dbsurf.experiments.toy import curves, figures, statements, tables, terminal
+from dbsurf.experiments.toy.problem import load_function
+from dbsurf.experiments.toy.summary import comparison_summary, study_summary
+from dbsurf.runs.folder import environment, write_atomically, write_json
+
+
+@dataclass(frozen=True)
+class Options:
+    """The exact study: every figure and formula of the paper's sections 2 and 4.1."""
+
+    preset: Literal["smoke", "paper"] = "paper"
+    """Size of the study; sets the defaults of the options that say so."""
+    out: Path | None = None
+    """Folder of the results; if not given, runs/toy/ and the name of the preset or function."""
+    target: float = 0.49
+    """Target t of the toy objective (x - t)^2; REBAR's is 0.49."""
+    function: str | None = None
+    """Compare the estimators on your own function instead, given as module:callable. It maps
+    samples (n, dim) of zeros and ones to values (n,), in torch."""
+    dim: int = 10
+    """Number of Bernoulli coordinates of --function, with p from 0.1 to 0.9."""
+    n: tuple[int, ...] = (2, 4, 6, 8)
+    """Sample counts with which --function is compared."""
+    estimators: tuple[str, ...] = ()
+    """Estimators that --function is compared with; if not given, all that apply."""
+    seed: int = 0
+    """Seed of everything random."""
+    points: int = 199
+    """Values of p along a curve (set by the preset)."""
+    draws: int = 1000
+    """Monte Carlo estimates a point (set by the preset)."""
+    comparison_draws: int = 4000
+    """Monte Carlo estimates for each estimator in ten dimensions (set by the preset)."""
+
+
+PRESETS = {
+    "smoke": Options(preset="smoke", points=39, draws=1000, comparison_draws=100),
+    "paper": Options(),
+}
+
+Step = Callable[[float], None]
+
+
+def run(options: Options) -> None:
+    """Make the run folder: all of it, or, if anything fails, nothing."""
+    _check(options)
+    name = options.preset if options.function is None else options.function.replace(":", ".")
+    out = options.out if options.out is not None else Path("runs") / "toy" / name
+    work = study if options.function is None else comparison
+    with fresh_folder(out) as folder, progress_bar(f"toy {name}") as step:
+        show = work(options, folder, step)
+        write_json(folder / "config.json", {"command": "toy", **_plain(replace(options, out=out))})
+        write_json(folder / "environment.json", environment())
+    show()
+    print(f"Written to {out}; read {out / 'summary.md'}")
+
+
+def study(options: Options, folder: Path, step: Step) -> Callable[[], None]:
+    """All figures, curves and tables, and what they say about the paper's statements.
+
+    Returns what prints them in short, for when the folder is complete.
+    """
+    generator = torch.Generator().manual_seed(options.seed)
+    probs = curves.probability_grid(options.points)
+    alphas = torch.linspace(0, 10, 401, dtype=torch.float64)
+    data = {
+        "figure2": curves.toy_gradients(options.target),
+        "figure3": curves.discrepancy(probs),
+        "figure4": curves.bias_and_correlation(alphas[alphas <= 4]),
+        "figure5": curves.correlation_structure(probs),
+        "appendix": curves.variance_ratio(alphas),
+    }
+    data["figure6"] = curves.gradient_variance(
+        options.target, probs, options.draws, generator, lambda share: step(0.25 * share)
+    )
+    data["one_dimension"] = tables.one_dimension(options.target)
+    data["ten_dimensions"] = tables.ten_dimensions(
+        options.target,
+        options.comparison_draws,
+        generator,
+        lambda share: step(0.25 + 0.6 * share),
+    )
+    drawings: dict[str, Callable[[pd.DataFrame, Path], None]] = {
+        "figure2": figures.toy_gradients,
+        "figure3": figures.discrepancy,
+        "figure4": figures.bias_and_correlation,
+        "figure5": figures.correlation_structure,
+        "figure6": figures.gradient_variance,
+        "appendix": figures.variance_ratio,
+        "ten_dimensions": figures.comparison,
+    }
+    for position, (name, draw) in enumerate(drawings.items(), start=1):
+        draw(data[name], folder / name)
+        step(0.85 + 0.15 * position / len(drawings))
+    for name, table in data.items():
+        write_atomically(folder / f"{name}.csv", table.to_csv(index=False))
+    claims = statements.collect(data)
+    write_atomically(folder / "summary.md", study_summary(options.target, data, claims))
+    return lambda: terminal.show_study(data, claims)
+
+
+def comparison(options: Options, folder: Path, step: Step) -> Callable[[], None]:
+    """The estimators on the user's own function; returns what prints them."""
+    assert options.function is not None
+    f = load_function(options.function)
+    generator = torch.Generator().manual_seed(options.seed)
+    found = tables.comparison(
+        f,
+        options.dim,
+        options.n,
+        options.comparison_draws,
+        generator,
+        step,
+        options.estimators or None,
+    )
+    figures.comparison(found, folder / "comparison")
+    write_atomically(folder / "comparison.csv", found.to_csv(index=False))
+    text = comparison_summary(options.function, options.dim, found)
+    write_atomically(folder / "summary.md", text)
+    return lambda: terminal.show_comparison(found)
+
+
+def _check(options: Options) -> None:
+    for name, smallest in (("dim", 1), ("points", 3), ("draws", 10), ("comparison_draws", 10)):
+        if getattr(options, name) < smallest:
+            word = name.replace("_", "-")
+            raise ValueError(f"--{word} must be at least {smallest}, got {getattr(options, name)}")
+    if not torch.isfinite(torch.tensor(options.target)):
+        raise ValueError(f"--target must be a finite number, got {options.target}")
+    if options.function is not None:
+        load_function(options.function)
+        if not options.n:
+            raise ValueError("--n must name at least one sample count, got none")
+
+
+def _plain(options: Options) -> dict[str, object]:
+    return {k: str(v) if isinstance(v, Path) else v for k, v in asdict(options).items()}
+
+
+@contextmanager
+def fresh_folder(out: Path) -> Iterator[Path]:
+    """A new folder that takes the name ``out`` only once everything in it is there.
+
+    An earlier run of that name is replaced; anything else of that name is left alone.
+    """
+    if out.exists() and not _replaceable(out):
+        raise ValueError(f"--out {out} exists and is not a folder of an earlier toy run")
+    made = [parent for parent in out.parents if not parent.exists()]  # the deepest first
+    out.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
+    try:
+        yield folder
+        if out.exists():
+            shutil.rmtree(out)
+        folder.rename(out)
+        out.chmod(0o755)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        for parent in made:
+            parent.rmdir()
+        raise
+
+
+def _replaceable(out: Path) -> bool:
+    """Whether ``out`` is an empty folder or an earlier run of this command."""
+    if not out.is_dir():
+        return False
+    config = out / "config.json"
+    if not config.is_file():
+        return not any(out.iterdir())
+    return bool(json.loads(config.read_text()).get("command") == "toy")
+
+
+@contextmanager
+def progress_bar(title: str) -> Iterator[Step]:
+    """A bar on the terminal while the work goes on; silent where there is no terminal."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    console = Console(file=sys.stderr)
+    silent = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=silent) as bar:
+        task = bar.add_task(title, total=1.0)
+        yield lambda share: bar.update(task, completed=share)

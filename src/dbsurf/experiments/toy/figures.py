@@ -1,0 +1,221 @@
+"""The figures of the toy study, all in one style: colour-blind safe, one legend each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+# Okabe and Ito's palette: told apart by all kinds of colour vision, and in print.
+BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
+BLUE, VERMILION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#777777"
+COLOURS = {
+    "iid": BLACK,
+    "LOORF": BLACK,
+    "true": BLACK,
+    "REINFORCE": GREY,
+    "DBSample α = 0.5": SKY,
+    "DBSample α = 1": VERMILION,
+    "DBSample α = 2": PURPLE,
+    "DBSample preserving": ORANGE,
+    "DBsurf": VERMILION,
+    "DBsurf debiased": VERMILION,
+    "DBsurf preserving": ORANGE,
+    "MinDiscrepancy": GREEN,
+    "MDsurf": GREEN,
+    "ARMS-D": BLUE,
+    "Dirichlet copula": GREY,
+    "ARMS-N": SKY,
+    "Gaussian copula": PURPLE,
+    "DisARM": GREY,
+    "DoubleCV": PURPLE,
+    "Hoernig bound": BLACK,
+}
+DASHES = {
+    "iid": "--",
+    "LOORF": "--",
+    "Hoernig bound": "--",
+    "DisARM": ":",
+    "DBsurf debiased": ":",
+    "DoubleCV": "-.",
+}
+SEQUENCE = [BLACK, BLUE, SKY, GREEN, ORANGE, VERMILION]
+
+STYLE: Any = {
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e5e5e5",
+    "grid.linewidth": 0.6,
+    "lines.linewidth": 1.4,
+    "legend.frameon": False,
+    "pdf.fonttype": 42,
+}
+
+
+@contextmanager
+def panels(
+    columns: int, path: Path, height: float = 3.3, **options: Any
+) -> Iterator[tuple[Figure, list[Axes]]]:
+    """A row of axes in the common style; saved as ``path``.png and ``path``.pdf at the end."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(1.2 + 2.55 * columns, height), layout="constrained")
+        FigureCanvasAgg(figure)
+        axes = figure.subplots(1, columns, squeeze=False, **options)[0]
+        yield figure, list(axes)
+        figure.savefig(path.with_suffix(".png"), dpi=200)
+        figure.set_layout_engine("none")  # laid out once; the second file takes it as it is
+        figure.savefig(path.with_suffix(".pdf"), metadata={"CreationDate": None})
+
+
+def shared_legend(figure: Figure, axes: Axes, columns: int = 6) -> None:
+    """One legend for all panels, below them."""
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(columns, len(labels)))
+
+
+def toy_gradients(data: pd.DataFrame, path: Path) -> None:
+    """Figure 2: arrows from the origin, at two scales because REINFORCE is fifty times too long."""
+    widths = {"true": 0.02, "REINFORCE": 0.012, "LOORF": 0.012}
+    with panels(2, path, height=3.8) as (figure, axes):
+        for ax, title, limit in zip(axes, ("all three", "close up"), (0.28, 0.0125), strict=True):
+            for series, first, second in data.itertuples(index=False):
+                ax.quiver(
+                    *(0, 0, first, second),
+                    angles="xy",
+                    scale_units="xy",
+                    scale=1,
+                    width=widths[series],
+                    color=BLUE if series == "LOORF" else COLOURS[series],
+                    label=series,
+                )
+            ax.set(xlim=(-limit / 12, limit), ylim=(-limit / 12, limit), title=title)
+            ax.set(xlabel="first coordinate", ylabel="second coordinate")
+            ax.set_box_aspect(1)
+            ax.locator_params(nbins=5)
+        shared_legend(figure, axes[0])
+
+
+def discrepancy(data: pd.DataFrame, path: Path) -> None:
+    """Figure 3."""
+    with panels(4, path, sharex=True) as (figure, axes):
+        for ax, (n, part) in zip(axes, data.groupby("n"), strict=True):
+            for series, curve in part.groupby("series", sort=False):
+                ax.plot(curve.p, curve.value, **_line(str(series)))
+            ax.set(title=f"n = {n}", xlabel="p", ylim=(0, None))
+        axes[0].set_ylabel(r"$\mathbb{E}\,\|D_p(\mathbf{x})\|^2$")
+        shared_legend(figure, axes[0])
+
+
+def bias_and_correlation(data: pd.DataFrame, path: Path) -> None:
+    """Figure 4; a dot marks the largest alpha that keeps the marginals."""
+    with panels(2, path) as (figure, axes):
+        titles = ("bias of the mean of two samples", "correlation of two samples")
+        for ax, column, title in zip(axes, ("bias", "correlation"), titles, strict=True):
+            for colour, (p, curve) in zip(SEQUENCE, data.groupby("p"), strict=False):
+                ax.plot(curve.alpha, curve[column], color=colour, label=f"p = {p}")
+                nearest = (curve.alpha - curve.threshold).abs().idxmin()
+                ax.plot(curve.alpha[nearest], curve[column][nearest], "o", color=colour, ms=4)
+            ax.set(xlabel="α", title=title)
+        shared_legend(figure, axes[0])
+
+
+def correlation_structure(data: pd.DataFrame, path: Path) -> None:
+    """Figure 5: six pairs of DBSample twice, then what is exchangeable, each over the bound."""
+    bound = data[data.series == "Hoernig bound"]
+    with panels(3, path, sharey=True) as (figure, axes):
+        for ax, series in zip(axes, ("DBSample preserving", "DBSample α = 1"), strict=False):
+            part = data[data.series == series]
+            for colour, (pair, curve) in zip(SEQUENCE, part.groupby("pair"), strict=True):
+                ax.plot(curve.p, curve.correlation, color=colour, label=f"pair {pair}")
+            ax.plot(bound.p, bound.correlation, **_line("Hoernig bound"))
+            ax.set(title=series, xlabel="p")
+        for series in ("Gaussian copula", "Dirichlet copula"):
+            curve = data[data.series == series]
+            axes[2].plot(curve.p, curve.correlation, **_line(series))
+        axes[2].plot(bound.p, bound.correlation, **_line("Hoernig bound"))
+        dots = data[data.series == "MinDiscrepancy"].iloc[::4]
+        axes[2].plot(
+            dots.p, dots.correlation, ".", color=COLOURS["MinDiscrepancy"], label="MinDiscrepancy"
+        )
+        axes[2].set(title="copulas and MinDiscrepancy", xlabel="p")
+        axes[0].set_ylabel("correlation of two of four samples")
+        handles, labels = axes[0].get_legend_handles_labels()
+        more, names = axes[2].get_legend_handles_labels()
+        known = dict(zip(labels + names, handles + more, strict=True))
+        figure.legend(list(known.values()), list(known), loc="outside lower center", ncols=5)
+
+
+def gradient_variance(data: pd.DataFrame, path: Path) -> None:
+    """Figure 6: lines are exact, dots are Monte Carlo, the vertical axis is logarithmic."""
+    with panels(4, path, sharex=True, sharey=True) as (figure, axes):
+        for ax, (n, part) in zip(axes, data.groupby("n"), strict=True):
+            for series, curve in part.groupby("series", sort=False):
+                line = _line(str(series))
+                ax.plot(curve.p, curve.exact.where(curve.exact > 0), **line)
+                dots = curve.iloc[:: max(1, len(curve) // 33)]
+                dots = dots[dots.monte_carlo > 0]
+                ax.plot(dots.p, dots.monte_carlo, ".", ms=3, color=line["color"])
+            ax.set(title=f"n = {n}", xlabel="p", yscale="log")
+            ax.minorticks_off()
+        axes[0].set_ylabel("variance of the gradient")
+        shared_legend(figure, axes[0])
+
+
+def variance_ratio(data: pd.DataFrame, path: Path) -> None:
+    """The appendix figure; circles are the four-regime formula."""
+    with panels(2, path, sharey=True) as (figure, axes):
+        for ax, (n, part) in zip(axes, data.groupby("n"), strict=True):
+            for colour, (p, curve) in zip(SEQUENCE, part.groupby("p"), strict=False):
+                ax.plot(curve.alpha, curve.ratio, color=colour, label=f"p = {p}")
+                if n == 2:
+                    dots = curve.iloc[:: max(1, len(curve) // 12)]
+                    ax.plot(dots.alpha, dots.formula, "o", mfc="none", ms=4, color=colour)
+            ax.set(title=f"n = {n}", xlabel="α")
+        axes[0].set_ylabel("variance of DBsurf over LOORF's")
+        shared_legend(figure, axes[0])
+
+
+def comparison(data: pd.DataFrame, path: Path) -> None:
+    """Mean squared error over LOORF's for each n, with the interval of the variance."""
+    with panels(2, path, height=3.8) as (figure, axes):
+        order = [label for label in COLOURS if label in set(data.estimator)]
+        loorf = data[data.estimator == "LOORF"].set_index("n").variance
+        for position, label in enumerate(order):
+            part = data[data.estimator == label].sort_values("n")
+            scale = loorf.loc[part.n].to_numpy()
+            shift = 1 + 0.02 * (position - len(order) / 2)
+            axes[0].errorbar(
+                part.n * shift,
+                part.mean_squared_error / scale,
+                yerr=(part.variance_high - part.variance) / scale,
+                marker="o",
+                ms=3,
+                capsize=2,
+                color=COLOURS[label],
+                ls=DASHES.get(label, "-"),
+                label=label,
+            )
+            axes[1].plot(part.n, part.milliseconds, marker="o", ms=3, **_line(label))
+        axes[0].set(ylabel="mean squared error over LOORF's")
+        axes[1].set(ylabel="milliseconds per estimate", ylim=(0, None))
+        for ax in axes:
+            ax.set(xlabel="n", xscale="log")
+            ticks = sorted(set(data.n))
+            ax.set_xticks(ticks, [str(n) for n in ticks])
+            ax.minorticks_off()
+        shared_legend(figure, axes[0], columns=4)
+
+
+def _line(series: str) -> dict[str, Any]:
+    return {"color": COLOURS[series], "ls": DASHES.get(series, "-"), "label": series}

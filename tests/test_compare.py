@@ -1,0 +1,211 @@
+"""compare ranks estimators as a long independent run does, and says why it recommends one."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.distributions import Bernoulli, Categorical, Independent, Poisson
+
+import dbsurf
+from dbsurf.compare import CONTENDERS, Row, _recommend
+
+f64 = torch.float64
+PROBS = torch.linspace(0.15, 0.85, 6, dtype=f64)
+
+
+def additive(x: Tensor) -> Tensor:
+    return (x - 0.49).square().sum(-1)
+
+
+def interacting(x: Tensor) -> Tensor:
+    return (x[..., 1:] * x[..., :-1]).sum(-1) * 2 - x[..., 0] * x[..., 5] + x.sum(-1).square() / 4
+
+
+def network(dtype: torch.dtype = f64):
+    torch.manual_seed(4)
+    layers = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 1)).to(dtype)
+    layers.requires_grad_(False)
+    return lambda x: layers(x)[..., 0] * 3
+
+
+def scored(x: Tensor) -> Tensor:
+    values = torch.tensor([1.0, -2.0, 0.5], dtype=f64)
+    return values[x].sum(-1) + values[x].prod(-1)
+
+
+PROBLEMS = {
+    "additive": (lambda: additive, lambda: Independent(Bernoulli(PROBS), 1)),
+    "interacting": (lambda: interacting, lambda: Independent(Bernoulli(PROBS), 1)),
+    "network": (network, lambda: Independent(Bernoulli(PROBS), 1)),
+    "categorical": (
+        lambda: scored,
+        lambda: Independent(Categorical(torch.tensor([[0.2, 0.5, 0.3]] * 4, dtype=f64)), 1),
+    ),
+}
+
+
+def long_run(f, dist, n: int, label: str) -> tuple[float, float]:
+    """Mean squared error of an estimator, by 40,000 estimates at once; and its standard error."""
+    name, options = CONTENDERS[label]
+    estimator = dbsurf.get(name, n, **options)
+    batch = dist.expand((40_000,))
+    estimator.estimate(f, batch)  # learns what it can learn
+    estimator.eval()
+    error = (estimator.estimate(f, batch).grad - dbsurf.exact(f, dist).grad).flatten(1)
+    square = error.square().sum(-1)
+    return square.mean().item(), square.std().item() / 200
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_the_order_is_that_of_a_long_independent_run(name):
+    """Wherever the long run tells two estimators clearly apart, compare has them in that order."""
+    make, law = PROBLEMS[name]
+    f, dist, n, draws = make(), law(), 4, 300
+    found = dbsurf.compare(f, dist, n, draws=draws, generator=torch.Generator().manual_seed(1))
+    order = [row.estimator for row in found.rows]
+    truth = {label: long_run(f, dist, n, label) for label in order}
+    checked = 0
+    for i, better in enumerate(order):
+        for worse in order[i + 1 :]:
+            (a, da), (b, db) = truth[better], truth[worse]
+            # The noise of compare itself: its draws are fewer by 40,000 / draws.
+            noise = 5 * math.hypot(da, db) * math.sqrt(40_000 / draws)
+            checked += abs(a - b) > noise
+            assert a < b + noise, f"{better} before {worse}, but {a} > {b}"
+    assert checked >= 2  # a categorical law has three contenders
+    for row in found.rows:
+        interval = row.variance_high - row.variance
+        assert abs(row.mean_squared_error - truth[row.estimator][0]) < 4 * interval + 1e-12
+
+
+def test_rows_fields_table_and_frame():
+    found = dbsurf.compare(additive, Independent(Bernoulli(PROBS), 1), 4, draws=40)
+    assert {row.estimator for row in found.rows} == set(CONTENDERS)
+    assert not found.left_out
+    assert all(row.evaluations == 4 for row in found.rows)
+    assert all(row.variance_low <= row.variance <= row.variance_high for row in found.rows)
+    assert all(row.milliseconds > 0 for row in found.rows)
+    assert all((row.bias == 0) or not row.unbiased for row in found.rows)
+    errors = [row.mean_squared_error for row in found.rows]
+    assert errors == sorted(errors)
+    loorf = next(row for row in found.rows if row.estimator == "LOORF")
+    assert loorf.relative_variance == 1
+    text = str(found)
+    assert f"Use {found.recommended}: " in text
+    assert "the exact gradient" in text
+    assert len(found.to_frame()) == len(found.rows)
+
+
+def test_what_does_not_apply_is_left_out_with_its_reason():
+    logits = torch.zeros(3, dtype=f64)
+    found = dbsurf.compare(lambda x: x.double(), Categorical(logits=logits), 3, draws=20)
+    assert "dist must be Bernoulli, got Categorical" in found.left_out["ARMS-D"]
+    assert "even integer" in found.left_out["DisARM"]
+    assert "left out: " in str(found)
+    hidden = dbsurf.compare(
+        lambda x: x.detach().sum(-1), Independent(Bernoulli(PROBS), 1), 2, draws=20
+    )
+    assert hidden.left_out["DoubleCV"] == "f is not differentiable in x"
+
+
+def test_only_some_estimators_and_a_sampled_reference():
+    wide = Independent(Bernoulli(torch.full((15,), 0.3, dtype=f64)), 1)
+    calls = []
+    found = dbsurf.compare(
+        additive, wide, 2, draws=10, estimators=["DBsurf", "mdsurf"], progress=calls.append
+    )
+    assert {row.estimator for row in found.rows} == {"LOORF", "DBsurf", "mdsurf"}
+    assert found.reference == "the mean of 100 estimates by LOORF"
+    assert calls[-1] == 1
+    infinite = dbsurf.compare(
+        lambda x: x.square(), Poisson(torch.tensor(3.0, dtype=f64)), 2, draws=10
+    )
+    assert "LOORF" in infinite.reference
+
+
+def test_recommendation_prefers_fewer_strings_among_equals():
+    """n = 2 in one dimension: ARMS, DisARM and MDsurf are the same; DoubleCV needs the gradient."""
+    dist = Independent(Bernoulli(torch.tensor([0.5], dtype=f64)), 1)
+    found = dbsurf.compare(additive, dist, 2, draws=100)
+    best = next(row for row in found.rows if row.estimator == found.recommended)
+    assert best.unbiased
+    assert not best.needs_grad_f
+    assert best.variance == pytest.approx(0, abs=1e-20)
+    assert "not told apart from" in found.reason
+
+
+def test_bad_input():
+    dist = Independent(Bernoulli(PROBS), 1)
+    with pytest.raises(ValueError, match="n must be an integer >= 2 for compare, got 1"):
+        dbsurf.compare(additive, dist, 1)
+    with pytest.raises(ValueError, match="integer >= 10 for draws of compare, got 3"):
+        dbsurf.compare(additive, dist, 2, draws=3)
+    with pytest.raises(ValueError, match="f must return one floating-point tensor of shape"):
+        dbsurf.compare(lambda x: x, dist, 2)
+    with pytest.raises(ValueError, match="n must be an even integer >= 2 for DisARM, got 3"):
+        dbsurf.compare(additive, dist, 3, estimators=["DisARM"])
+
+
+def row(label: str, variance: float, bias: float = 0.0, **more: bool) -> Row:
+    settings = {"unbiased": bias == 0, "needs_grad_f": False, "learns": False, **more}
+    return Row(
+        estimator=label,
+        evaluations=4,
+        variance=variance,
+        variance_low=0.9 * variance,
+        variance_high=1.1 * variance,
+        relative_variance=variance,
+        bias=bias,
+        mean_squared_error=variance + bias**2,
+        milliseconds=1.0,
+        **settings,
+    )
+
+
+def test_the_recommendation_by_its_rules():
+    assert _recommend([row("best", 1.0), row("worse", 2.0)])[0] == "best"
+    # Not told apart: the one without a bias, then the one without the gradient of f.
+    assert _recommend([row("biased", 1.0, 0.1), row("unbiased", 1.05)])[0] == "unbiased"
+    assert _recommend([row("grad", 1.0, needs_grad_f=True), row("plain", 1.1)])[0] == "plain"
+    chosen, reason = _recommend([row("grad", 1.0, needs_grad_f=True), row("plain", 1.5)])
+    assert chosen == "grad"
+    assert "with the gradient of f" in reason
+    assert "not told apart" not in reason
+    assert "lags behind" in _recommend([row("state", 1.0, learns=True), row("other", 3.0)])[1]
+
+
+def test_nothing_is_recommended_from_nothing():
+    rare = Independent(Bernoulli(torch.full((3,), 1e-5, dtype=f64)), 1)
+    found = dbsurf.compare(additive, rare, 2, draws=50)
+    assert found.recommended == "LOORF"
+    assert "too few to compare anything; raise draws" in found.reason
+
+
+def test_the_noise_of_the_mean_is_taken_out_of_the_bias():
+    """DBsurf with alpha 0 is LOORF: said to be biased, it would show a bias of noise only."""
+    dist = Independent(Bernoulli(PROBS), 1)
+    found = []
+    for seed in range(8):
+        rows = dbsurf.compare(
+            interacting,
+            dist,
+            4,
+            draws=60,
+            estimators=["DBsurf debiased"],
+            generator=torch.Generator().manual_seed(seed),
+        ).rows
+        found.append(next(r for r in rows if r.estimator == "DBsurf debiased"))
+    truth, _ = long_run(interacting, dist, 4, "DBsurf debiased")
+    noise = sum(r.variance / 60 for r in found) / 8  # what the mean of 60 estimates is off by
+    square = sum(r.bias**2 for r in found) / 8
+    assert truth < 1.2 * sum(r.variance for r in found) / 8  # hardly any bias at all
+    assert square < 0.7 * noise
+
+
+def test_a_gradient_of_f_that_is_not_finite_leaves_double_cv_out():
+    dist = Independent(Bernoulli(PROBS), 1)
+    found = dbsurf.compare(lambda x: x.sqrt().sum(-1), dist, 2, draws=20)
+    assert "f must have a finite gradient" in found.left_out["DoubleCV"]
