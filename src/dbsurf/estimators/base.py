@@ -285,7 +285,8 @@ class Collect(torch.autograd.Function):
         upstream = upstream.reshape(upstream.shape + (1,) * (received.ndim - 1 - upstream.ndim))
         # An element with G = 0 has no part in the loss: its gradient is 0 whatever f does.
         scale = torch.where(upstream == 0, 0, received.shape[0] / upstream)
-        if torch.isfinite(upstream).all():  # a loss scaled out of its range is not f's doing
+        # A loss scaled out of its range is not f's doing.
+        if estimator.validate and torch.isfinite(upstream).all():
             estimator._check_gradient(received)
         draw.grad_f = received * scale
         gradient = draw.score.gradient(estimator.combine(draw), draw.samples)

@@ -358,6 +358,7 @@ def test_no_step_waits_for_the_device(data, tmp_path):
     trainer, _ = job.build(options, torch.device("cpu"))
     images = torch.zeros(20, 784, device="meta")
     model = trainer.model.to("meta")
-    for name in ("loorf", "dbsurf", "mdsurf", "disarm"):
+    for name in ("loorf", "dbsurf", "mdsurf", "disarm", "arms", "doublecv"):
         estimators = torch.nn.ModuleList([replace(options, estimator=name).build_estimator()])
+        estimators.to("meta")
         negative_elbo(model, estimators, images, None).backward()
