@@ -63,9 +63,15 @@ def flat(images: npt.NDArray[np.uint8], device: torch.device) -> Tensor:
 
 
 def binarise(pixels: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Zeros and ones, a pixel of byte value v being one with probability v/255."""
-    uniforms = torch.rand(pixels.shape, device=pixels.device, generator=generator)
-    return uniforms.mul_(255).lt_(pixels)
+    """Zeros and ones, a pixel of byte value v being one with probability v/255.
+
+    Right to 1/65536, and exactly for black and white: 16 random bits a pixel, four pixels a
+    word, take half the time of a uniform number each.
+    """
+    words = torch.empty(-(-pixels.numel() // 4), dtype=torch.int64, device=pixels.device)
+    words.random_(-(2**63), None, generator=generator)
+    bits = words.view(torch.int16)[: pixels.numel()].view(pixels.shape)  # -32768 ... 32767
+    return pixels.to(torch.float32).mul_(65536 / 255).sub_(32768).gt_(bits)
 
 
 def mean_image(images: npt.NDArray[np.uint8]) -> Tensor:

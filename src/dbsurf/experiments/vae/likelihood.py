@@ -41,16 +41,21 @@ class PixelLogProb(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, pixels: Tensor) -> Tensor:
-        on, result = torch.empty_like(logits), logits.new_empty(logits.shape[:-1])
-        work, sign, one = torch.empty_like(logits[0]), 1 - 2 * pixels, logits.new_ones(())
         size = group_size(logits.shape[-1])
-        for i in range(logits.shape[0]):  # one sample at a time stays in the cache
-            torch.sigmoid(logits[i], out=on[i])
-            torch.sub(one, on[i], out=work)
-            torch.maximum(on[i], work, out=work)
-            products = work.unflatten(-1, (-1, size)).prod(-1)
-            torch.mul(logits[i], sign, out=work).relu_()
-            torch.sub(products.log_().sum(-1), work.sum(-1), out=result[i])
+        on, work, sign = torch.empty_like(logits), torch.empty_like(logits[0]), 1 - 2 * pixels
+        groups = work.view(*work.shape[:-1], -1, size)
+        products = logits.new_empty((logits.shape[0], *groups.shape[:-1]))
+        wrong, one = logits.new_empty(logits.shape[:-1]), logits.new_ones(())
+        # One sample at a time stays in the cache.
+        rows = zip(logits.unbind(), on.unbind(), products.unbind(), wrong.unbind(), strict=True)
+        for ell, s, product, total in rows:
+            torch.sigmoid(ell, out=s)
+            torch.sub(one, s, out=work)
+            torch.maximum(s, work, out=work)
+            torch.prod(groups, -1, out=product)
+            torch.mul(ell, sign, out=work).relu_()
+            torch.sum(work, -1, out=total)
+        result: Tensor = products.log_().sum(-1).sub_(wrong)
         ctx.save_for_backward(on, pixels)
         return result
 
@@ -59,10 +64,11 @@ class PixelLogProb(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
         (upstream,) = grads
         on, pixels = ctx.saved_tensors
-        gradient, scale = torch.empty_like(on), upstream.unsqueeze(-1)
-        for i in range(on.shape[0]):
-            torch.sub(pixels, on[i], out=gradient[i]).mul_(scale[i])
-        return gradient, None
+        # The gradient takes the place of what was saved, so that no new memory is touched; a
+        # second backward through the same graph is refused by autograd.
+        for s, scale in zip(on.unbind(), upstream.unsqueeze(-1).unbind(), strict=True):
+            torch.sub(pixels, s, out=s).mul_(scale)
+        return on, None
 
 
 @lru_cache

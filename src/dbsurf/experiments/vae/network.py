@@ -8,6 +8,7 @@ one node in the graph leave the matrix products, and little else.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -16,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 SLOPE = 0.3  # of LeakyReLU, appendix C.1
+leaky_relu_backward = torch.ops.aten.leaky_relu_backward.grad_input
 
 
 class Network(nn.Module):
@@ -54,14 +56,19 @@ class Network(nn.Module):
         return "-".join(map(str, self.widths))
 
 
-def split(vector: Tensor, widths: Sequence[int]) -> list[tuple[Tensor, Tensor]]:
+def split(vector: Tensor, widths: tuple[int, ...]) -> list[tuple[Tensor, Tensor]]:
     """Views of the vector: weight and bias of every layer."""
-    found, position = [], 0
-    for inputs, outputs in pairwise(widths):
-        middle, end = position + inputs * outputs, position + (inputs + 1) * outputs
-        found.append((vector[position:middle].view(outputs, inputs), vector[middle:end]))
-        position = end
-    return found
+    pieces = vector.split(sizes(widths))
+    return [
+        (weight.view(-1, inputs), bias)
+        for weight, bias, inputs in zip(pieces[::2], pieces[1::2], widths, strict=False)
+    ]
+
+
+@lru_cache
+def sizes(widths: tuple[int, ...]) -> list[int]:
+    """Numbers in weight, bias, weight, bias, ..."""
+    return [size for i, o in pairwise(widths) for size in (i * o, o)]
 
 
 def _apply(x: Tensor, vector: Tensor, widths: tuple[int, ...]) -> tuple[Tensor, Tensor]:
@@ -83,7 +90,7 @@ class Perceptron(torch.autograd.Function):
         weight, bias = layers[-1]
         logits = torch.addmm(bias, seen[-1], weight.t())
         ctx.save_for_backward(vector, *seen)
-        ctx.widths, ctx.shape = widths, x.shape
+        ctx.widths, ctx.shape, ctx.layers = widths, x.shape, layers
         features = seen[-1].detach().view(*x.shape[:-1], -1)
         ctx.mark_non_differentiable(features)
         return logits.view(*x.shape[:-1], -1), features
@@ -91,9 +98,9 @@ class Perceptron(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        vector, *seen = ctx.saved_tensors
+        vector, *seen = ctx.saved_tensors  # refuses a vector that was changed since
         to_input, to_vector, _ = ctx.needs_input_grad
-        layers = split(vector, ctx.widths)
+        layers = ctx.layers
         gradient = torch.empty_like(vector) if to_vector else None
         parts = layers if gradient is None else split(gradient, ctx.widths)
         flow = grads[0].reshape(-1, ctx.widths[-1])
@@ -103,6 +110,6 @@ class Perceptron(torch.autograd.Function):
                 torch.sum(flow, 0, out=parts[level][1])
             if level > 0:
                 flow = flow @ layers[level][0]
-                flow = torch.ops.aten.leaky_relu_backward(flow, seen[level], SLOPE, True)
+                leaky_relu_backward(flow, seen[level], SLOPE, True, grad_input=flow)
         given = (flow @ layers[0][0]).view(ctx.shape) if to_input else None
         return given, gradient, None

@@ -75,10 +75,6 @@ class Trainer:
         sums = torch.stack([value.detach().sum() for value in self.parameters])
         return None if bool(torch.isfinite(sums).all()) else self.steps
 
-    def recent_loss(self) -> float:
-        """Mean of the last losses, for the progress bar only: it follows the estimator's law."""
-        return float(self.losses[: min(self.steps, LOSSES_KEPT)].mean())
-
     def state_dict(self) -> dict[str, Any]:
         """Everything the next steps depend on."""
         return {
