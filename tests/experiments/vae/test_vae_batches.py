@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from conftest import assert_mean
 
+from conftest import assert_mean
 from dbsurf.experiments.vae.batches import Batches, binarise, mean_image
 
 CPU = torch.device("cpu")
