@@ -73,7 +73,7 @@ def test_evaluation_agrees_with_enumeration(layers, architecture):
         bits, logits = model.chains(repeated, 1, seeded(0, x.device))
         draws = model.energy(repeated, bits, logits)[0].reshape(len(x), -1).T
         assert_mean(draws, elbo)
-        found = bounds(model, x.to(torch.uint8), 5_000)
+        found = bounds(model, x.to(torch.uint8), 20_000)
         assert found.elbo == pytest.approx(elbo.mean().item(), abs=0.2)
         assert found.importance == pytest.approx(evidence.mean().item(), abs=0.05)
         assert found.importance < found.elbo
