@@ -26,6 +26,7 @@ docs: $(BIN)/.installed
 
 bench: $(BIN)/.installed
 	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/vae.py
 
 clean:
 	rm -rf .venv site runs

@@ -20,6 +20,8 @@ import dbsurf
 COMMANDS = {
     "estimators": "dbsurf.catalogue",
     "toy": "dbsurf.experiments.toy.command",
+    "vae": "dbsurf.experiments.vae",
+    "data": "dbsurf.data.command",
 }
 
 BAD_INPUT, INTERRUPTED = 2, 130

