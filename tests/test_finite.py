@@ -14,7 +14,7 @@ PROBS = torch.tensor([[0.2, 0.5, 0.3], [0.0, 0.9, 0.1]], dtype=f64)
 
 
 def law() -> dbsurf.Finite:
-    return dbsurf.Finite(POINTS, PROBS)
+    return dbsurf.Finite(POINTS, PROBS, validate_args=True)
 
 
 def test_moments_and_log_prob():

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,42 @@ import numpy as np
 import torch
 
 import dbsurf
+
+CONFIG = "config.json"
+
+
+@contextmanager
+def fresh_folder(out: Path, command: str) -> Iterator[Path]:
+    """A new folder that takes the name ``out`` only once everything in it is there.
+
+    An earlier run of the same command is replaced; anything else of that name is left alone.
+    """
+    if out.exists() and not _replaceable(out, command):
+        raise ValueError(f"--out {out} exists and is not a folder of an earlier {command} run")
+    made = [parent for parent in out.parents if not parent.exists()]  # the deepest first
+    out.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
+    try:
+        yield folder
+        if out.exists():
+            shutil.rmtree(out)
+        folder.rename(out)
+        out.chmod(0o755)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        for parent in made:
+            parent.rmdir()
+        raise
+
+
+def _replaceable(out: Path, command: str) -> bool:
+    """Whether ``out`` is an empty folder or an earlier run of the same command."""
+    if not out.is_dir():
+        return False
+    config = out / CONFIG
+    if not config.is_file():
+        return not any(out.iterdir())
+    return bool(json.loads(config.read_text()).get("command") == command)
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:

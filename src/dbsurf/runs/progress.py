@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 
 from rich.console import Console
@@ -12,8 +14,20 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     TextColumn,
+    TimeElapsedColumn,
     TimeRemainingColumn,
 )
+
+
+@contextmanager
+def share_bar(title: str) -> Iterator[Callable[[float], None]]:
+    """A bar for work that knows the share it has done; silent where there is no terminal."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    console = Console(stderr=True)
+    silent = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=silent) as bar:
+        task = bar.add_task(title, total=1.0)
+        yield lambda share: bar.update(task, completed=share)
 
 
 class StepBar:

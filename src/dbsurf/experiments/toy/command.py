@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import sys
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 import pandas as pd
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from dbsurf.experiments.toy import curves, figures, statements, tables, terminal
 from dbsurf.experiments.toy.problem import load_function
 from dbsurf.experiments.toy.summary import comparison_summary, study_summary
-from dbsurf.runs.folder import environment, write_atomically, write_json
+from dbsurf.runs.folder import (
+    CONFIG,
+    environment,
+    fresh_folder,
+    write_atomically,
+    write_json,
+)
+from dbsurf.runs.progress import share_bar
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,9 @@ def run(options: Options) -> None:
     name = options.preset if options.function is None else options.function.replace(":", ".")
     out = options.out if options.out is not None else Path("runs") / "toy" / name
     work = study if options.function is None else comparison
-    with fresh_folder(out) as folder, progress_bar(f"toy {name}") as step:
+    with fresh_folder(out, "toy") as folder, share_bar(f"toy {name}") as step:
         show = work(options, folder, step)
-        write_json(folder / "config.json", {"command": "toy", **_plain(replace(options, out=out))})
+        write_json(folder / CONFIG, {"command": "toy", **_plain(replace(options, out=out))})
         write_json(folder / "environment.json", environment())
     show()
     print(f"Written to {out}; read {out / 'summary.md'}")
@@ -154,48 +154,3 @@ def _check(options: Options) -> None:
 
 def _plain(options: Options) -> dict[str, object]:
     return {k: str(v) if isinstance(v, Path) else v for k, v in asdict(options).items()}
-
-
-@contextmanager
-def fresh_folder(out: Path) -> Iterator[Path]:
-    """A new folder that takes the name ``out`` only once everything in it is there.
-
-    An earlier run of that name is replaced; anything else of that name is left alone.
-    """
-    if out.exists() and not _replaceable(out):
-        raise ValueError(f"--out {out} exists and is not a folder of an earlier toy run")
-    made = [parent for parent in out.parents if not parent.exists()]  # the deepest first
-    out.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
-    try:
-        yield folder
-        if out.exists():
-            shutil.rmtree(out)
-        folder.rename(out)
-        out.chmod(0o755)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        for parent in made:
-            parent.rmdir()
-        raise
-
-
-def _replaceable(out: Path) -> bool:
-    """Whether ``out`` is an empty folder or an earlier run of this command."""
-    if not out.is_dir():
-        return False
-    config = out / "config.json"
-    if not config.is_file():
-        return not any(out.iterdir())
-    return bool(json.loads(config.read_text()).get("command") == "toy")
-
-
-@contextmanager
-def progress_bar(title: str) -> Iterator[Step]:
-    """A bar on the terminal while the work goes on; silent where there is no terminal."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    console = Console(file=sys.stderr)
-    silent = not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=silent) as bar:
-        task = bar.add_task(title, total=1.0)
-        yield lambda share: bar.update(task, completed=share)

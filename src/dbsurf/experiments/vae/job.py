@@ -18,13 +18,13 @@ from dbsurf.experiments.vae.pictures import save_pictures
 from dbsurf.experiments.vae.training import LOSSES_KEPT, Trainer
 from dbsurf.runs.checkpoint import NEWEST, load_checkpoint, refuse_other_config, save_checkpoint
 from dbsurf.runs.events import Events
-from dbsurf.runs.folder import environment, write_json
+from dbsurf.runs.folder import CONFIG, environment, write_json
 from dbsurf.runs.metrics import Row, write_metrics
 from dbsurf.runs.progress import StepBar
 from dbsurf.runs.signals import Interruption
 from dbsurf.runs.stopwatch import Stopwatch
 
-SUMMARY, CONFIG, PICTURE = "summary.json", "config.json", "pictures.png"
+SUMMARY, PICTURE = "summary.json", "pictures.png"
 
 
 def run(options: Options) -> None:
