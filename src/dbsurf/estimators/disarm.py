@@ -46,4 +46,4 @@ class DisARM(Estimator):
         pairs = draw.f_values.unflatten(0, (-1, 2))  # (n/2, 2, *batch)
         weights = leave_one_out(pairs.transpose(0, 1)) / pairs.shape[0]  # (2, n/2, *batch)
         factor = self.sampler.debias_factor(draw.seen.minor, 2)
-        return Combination(weights.transpose(0, 1).flatten(0, 1), factor)
+        return Combination(weights.transpose(0, 1).flatten(0, 1), factor, centred=True)

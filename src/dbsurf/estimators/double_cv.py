@@ -89,16 +89,16 @@ class DoubleCV(Estimator):
         for i in range(n):  # v_i . (x_i - p), one slice at a time rather than n at once
             product = (summed - grad_f[i]) * (samples[i] - probs) / (n - 1)
             control[i] = product.unsqueeze(-1).flatten(batch_dims).sum(-1)
-        draw.control = draw.score.contract(leave_one_out(control), samples)
+        draw.control = draw.score.contract(leave_one_out(control), samples, centred=True)
         draw.control -= summed / n * (probs * (1 - probs))
         offset = draw.control * draw.memory
-        return Combination(leave_one_out(draw.f_values), offset=offset)
+        return Combination(leave_one_out(draw.f_values), offset=offset, centred=True)
 
     def learn(self, draw: Draw) -> None:
         assert isinstance(draw.score, ClosedFormScore)
         assert draw.control is not None
         weights = leave_one_out(draw.f_values).to(draw.control.dtype)
-        plain = draw.score.contract(weights, draw.samples)
+        plain = draw.score.contract(weights, draw.samples, centred=True)
         overlap, energy = (plain * draw.control).sum(), draw.control.square().sum()
         # A loss scaled beyond its range arrives here as infinity; what is known must survive it.
         sound = torch.isfinite(overlap) & torch.isfinite(energy)

@@ -58,7 +58,7 @@ class LeaveOneOut(Estimator):
             assert isinstance(draw.seen, Binary)
             assert self.n is not None
             factor = self.sampler.debias_factor(draw.seen.minor, self.n)
-        return Combination(leave_one_out(draw.f_values), factor)
+        return Combination(leave_one_out(draw.f_values), factor, centred=True)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, debias={self.debias}"

@@ -8,6 +8,7 @@ finished gradient is handed to autograd in one step. Any other law goes through 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -32,11 +33,13 @@ class Combination(NamedTuple):
         weights: $w$, ``(n, *batch)``.
         factor: $c$ for every coordinate, or None for 1.
         offset: $o$ for every coordinate, or None for 0.
+        centred: whether the weights sum to 0 over the samples, so that p drops out.
     """
 
     weights: Tensor
     factor: Tensor | None = None
     offset: Tensor | None = None
+    centred: bool = False
 
 
 class Score(ABC):
@@ -76,12 +79,12 @@ class ClosedFormScore(Score):
         self.probs: Tensor = base.probs.detach()
 
     @abstractmethod
-    def contract(self, weights: Tensor, samples: Tensor) -> Tensor:
+    def contract(self, weights: Tensor, samples: Tensor, centred: bool) -> Tensor:
         """The weighted sum of x - p over the samples, in the shape of the logits."""
 
     def gradient(self, combination: Combination, samples: Tensor) -> Tensor:
-        weights, factor, offset = combination
-        total = self.contract(weights.to(self.probs.dtype), samples)
+        weights, factor, offset, centred = combination
+        total = self.contract(weights.to(self.probs.dtype), samples, centred)
         if factor is not None:
             total = total * factor
         return total if offset is None else total + offset
@@ -105,8 +108,10 @@ class ClosedFormScore(Score):
 class VectorScore(ClosedFormScore):
     """Samples that have the shape of the logits: bits and unit vectors."""
 
-    def contract(self, weights: Tensor, samples: Tensor) -> Tensor:
+    def contract(self, weights: Tensor, samples: Tensor, centred: bool) -> Tensor:
         weights = weights.reshape(weights.shape + (1,) * (samples.ndim - weights.ndim))
+        if centred:
+            return self._centred(weights.unbind(0), samples.unbind(0))
         # x - p = (x - r) + (r - p), with r the likelier value: both parts are small and exact
         # where p is close to 1, where the difference of two sums of weights would cancel.
         likely = (self.probs > 0.5).to(samples.dtype)
@@ -116,6 +121,17 @@ class VectorScore(ClosedFormScore):
             mass = mass + weights[i]
         gap = likely.mul_(2).sub_(1).mul_(self._minor())  # r - p
         return torch.addcmul(total, gap, mass)
+
+    @staticmethod
+    def _centred(weights: Sequence[Tensor], samples: Sequence[Tensor]) -> Tensor:
+        """The sum of w x, less the first x times what the weights sum to for lack of digits.
+
+        Where all x are the same both sums are the same float, and nothing is left.
+        """
+        total, mass = samples[0] * weights[0], weights[0]
+        for w, x in zip(weights[1:], samples[1:], strict=True):
+            total, mass = torch.addcmul(total, x, w), mass + w
+        return torch.addcmul(total, samples[0], mass, value=-1)
 
     def _minor(self) -> Tensor:
         """The smaller of p and 1 - p, accurate where p rounds to 1."""
@@ -127,7 +143,7 @@ class VectorScore(ClosedFormScore):
 class IndexScore(ClosedFormScore):
     """Samples that are category numbers."""
 
-    def contract(self, weights: Tensor, samples: Tensor) -> Tensor:
+    def contract(self, weights: Tensor, samples: Tensor, centred: bool) -> Tensor:
         weights = weights.reshape(weights.shape + (1,) * (samples.ndim - weights.ndim))
         weights = weights.expand(samples.shape).movedim(0, -1)  # (*coords, n)
         total = torch.zeros_like(self.probs).scatter_add(-1, samples.movedim(0, -1), weights)
@@ -146,8 +162,8 @@ class PointScore(IndexScore):
         super().__init__(base.categorical)
         self._finite = base
 
-    def contract(self, weights: Tensor, samples: Tensor) -> Tensor:
-        return super().contract(weights, self._finite.index(samples))
+    def contract(self, weights: Tensor, samples: Tensor, centred: bool) -> Tensor:
+        return super().contract(weights, self._finite.index(samples), centred)
 
 
 class RateScore(Score):

@@ -120,7 +120,7 @@ class UniformSampler(Sampler):
         return self.uniforms(probs, n, generator).lt_(probs)
 
     def categorical(self, probs: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
-        uniforms = self.uniforms(probs[..., 0], n, generator)  # (n, *coords)
+        uniforms = below_one(self.uniforms(probs[..., 0], n, generator))  # (n, *coords)
         return invert_cdf(probs.cumsum(-1), uniforms.movedim(0, -1)).movedim(-1, 0)
 
 
@@ -135,12 +135,16 @@ def uniform(like: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
     return torch.rand((n, *like.shape), dtype=dtype, device=like.device, generator=generator)
 
 
+def below_one(uniforms: Tensor) -> Tensor:
+    """The uniforms, at most 1 - eps: a total times that stays below the total when rounded."""
+    return uniforms.clamp_(max=1 - torch.finfo(uniforms.dtype).eps)
+
+
 def invert_cdf(cumulative: Tensor, uniforms: Tensor) -> Tensor:
     """Categories ``(*coords, k)`` of k uniforms each under cumulative weights ``(*coords, m)``.
 
-    The weights need not sum to one. A category of weight 0 is never chosen: the search passes
-    over equal entries, and a target of at most (1 - eps) times the total stays below the total
-    when it is rounded.
+    The weights need not sum to one; the uniforms come from `below_one`. A category of weight 0 is
+    never chosen: the search passes over equal entries, and the target stays below the total.
     """
-    target = uniforms.clamp(max=1 - torch.finfo(uniforms.dtype).eps) * cumulative[..., -1:]
+    target = uniforms * cumulative[..., -1:]
     return torch.searchsorted(cumulative, target.contiguous(), right=True)

@@ -10,7 +10,7 @@ from torch import Tensor
 from dbsurf import checks, laws
 from dbsurf.lattice import TAIL
 from dbsurf.laws import Alpha
-from dbsurf.samplers.base import Sampler, invert_cdf, uniform
+from dbsurf.samplers.base import Sampler, below_one, invert_cdf, uniform
 
 
 class DBSample(Sampler):
@@ -48,14 +48,15 @@ class DBSample(Sampler):
         probs = probs.to(draws.dtype)
         alpha = self._alpha_for(laws.resolve_alpha(self.alpha, probs), probs.shape)
         lifted = probs * (1 + alpha)
-        count = draws[0].lt_(probs).clone()
-        for i in range(1, n):
+        first, *others = draws.unbind(0)
+        count = first.lt_(probs).clone()
+        for i, draw in enumerate(others, start=1):
             # A uniform in [0, 1) is below q exactly when it is below q clamped to [0, 1].
-            count.add_(draws[i].lt_(_lowered(lifted, count, alpha, i)))
+            count.add_(draw.lt_(_lowered(lifted, count, alpha, i)))
         return draws
 
     def categorical(self, probs: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
-        draws = uniform(probs[..., 0], n, generator)  # (n, *coords)
+        draws = below_one(uniform(probs[..., 0], n, generator))  # (n, *coords)
         probs = probs.to(draws.dtype)
         alpha: float | Tensor
         if isinstance(self.alpha, str):
@@ -67,15 +68,15 @@ class DBSample(Sampler):
         if isinstance(alpha, Tensor):
             alpha = alpha.unsqueeze(-1)
         lifted, counts, q = probs * (1 + alpha), torch.zeros_like(probs), probs
-        index = torch.empty(draws.shape, dtype=torch.int64, device=draws.device)
         one = counts.new_ones(()).expand(draws.shape[1:]).unsqueeze(-1)
-        for i in range(n):
+        index: list[Tensor] = []
+        for draw in draws.unsqueeze(-1).unbind(0):
             # q is not divided by its sum (between 1 and m): the search scales the target instead.
-            chosen = invert_cdf(q.cumsum(-1), draws[i].unsqueeze(-1))
-            index[i] = chosen[..., 0]
-            counts.scatter_add_(-1, chosen, one)
-            q = _lowered(lifted, counts, alpha, i + 1).clamp_(0, 1)
-        return index
+            if index:
+                counts.scatter_add_(-1, index[-1], one)
+                q = _lowered(lifted, counts, alpha, len(index)).clamp_(0, 1)
+            index.append(invert_cdf(q.cumsum(-1), draw))
+        return torch.cat(index, -1).movedim(-1, 0)
 
     def _alpha_for(self, alpha: float | Tensor, coords: torch.Size) -> float | Tensor:
         if isinstance(alpha, Tensor):
