@@ -75,3 +75,15 @@ def test_peak_memory_of_a_call_and_its_backward(build, n):
         estimator(f, dist).sum().backward()
     small = 8 * n * 64 * 4  # a few tensors of shape (n, batch)
     assert n < (memory.peak - small) / one_sample <= 2 * n + 6
+
+
+@pytest.mark.parametrize("n", [2, 4, 16])
+def test_peak_memory_with_the_gradient_of_f(n):
+    """The gradient of f at the samples is f's own: n tensors, counted apart."""
+    logits = torch.randn(64, 512, requires_grad=True)
+    one_sample = 4 * logits.numel()
+    dist = Independent(Bernoulli(logits=logits, validate_args=False), 1)
+    with PeakMemory() as memory:
+        dbsurf.DoubleCV(n)(lambda x: x.sum(-1), dist).sum().backward()
+    small = 12 * n * 64 * 4
+    assert (memory.peak - small) / one_sample - n <= 2 * n + 6

@@ -48,7 +48,10 @@ class Draw:
         context: the features given by the caller for each batch element, if any.
         f_values: ``(n, *batch)``, detached.
         memory: what `Estimator.recall` gave before f was evaluated.
-        grad_f: gradient of f at each sample, like ``samples``; only if `Estimator.needs_grad_f`.
+        grad_f: gradient of f at each sample, like ``samples``, divided by ``grad_scale``; only if
+            `Estimator.needs_grad_f`.
+        grad_scale: a factor for each batch element, None for 1: what arrives on the way back is
+            used as it is rather than copied.
         control: room for what `Estimator.combine` leaves to `Estimator.learn`.
         learned: whether this draw has been learned from; once is enough.
     """
@@ -60,6 +63,7 @@ class Draw:
     f_values: Tensor
     memory: Any = None
     grad_f: Tensor | None = None
+    grad_scale: Tensor | None = None
     control: Tensor | None = None
     learned: bool = False
 
@@ -281,13 +285,13 @@ class Collect(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
         received, upstream = grads
         estimator, draw = ctx.estimator, ctx.draw
-        upstream = upstream.reshape(upstream.shape + (1,) * (received.ndim - 1 - upstream.ndim))
         # An element with G = 0 has no part in the loss: its gradient is 0 whatever f does.
-        scale = torch.where(upstream == 0, 0, received.shape[0] / upstream)
+        draw.grad_scale = torch.where(upstream == 0, 0, received.shape[0] / upstream)
         if estimator.validate and torch.isfinite(upstream).all():
             # (A loss that was scaled out of its range is not f's doing.)
             checks.finite_tensor(received, FINITE_GRADIENT)
-        draw.grad_f = received * scale
+        draw.grad_f = received
         gradient = draw.score.gradient(estimator.combine(draw), draw.samples)
         estimator._learn(draw)
+        upstream = upstream.reshape(upstream.shape + (1,) * (gradient.ndim - upstream.ndim))
         return draw.score.to_parameter(gradient) * upstream, None, None, None

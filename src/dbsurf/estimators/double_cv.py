@@ -87,10 +87,14 @@ class DoubleCV(Estimator):
         summed = grad_f.sum(0)
         control = torch.empty_like(draw.f_values)
         for i in range(n):  # v_i . (x_i - p), one slice at a time rather than n at once
-            product = (summed - grad_f[i]) * (samples[i] - probs) / (n - 1)
+            product = (summed - grad_f[i]).mul_(samples[i] - probs).div_(n - 1)
             control[i] = product.unsqueeze(-1).flatten(batch_dims).sum(-1)
+        if draw.grad_scale is not None:
+            scale = draw.grad_scale
+            control *= scale
+            summed *= scale.reshape(scale.shape + (1,) * (summed.ndim - scale.ndim))
         draw.control = draw.score.contract(leave_one_out(control), samples, centred=True)
-        draw.control -= summed / n * (probs * (1 - probs))
+        draw.control -= summed.mul_(probs).mul_(1 - probs).div_(n)
         offset = draw.control * draw.memory
         return Combination(leave_one_out(draw.f_values), offset=offset, centred=True)
 
