@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import statistics
 import time
 from collections.abc import Callable
@@ -16,9 +17,11 @@ def medians(functions: dict[str, Callable[[], object]], seconds: float = 2.0) ->
         for _ in range(3):
             function()
     times: dict[str, list[float]] = {name: [] for name in functions}
+    shuffled = random.Random(0)
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or len(next(iter(times.values()))) < 15:
-        for name, function in functions.items():
+        # In an order drawn anew each round: what runs before leaves its caches and free memory.
+        for name, function in shuffled.sample(list(functions.items()), len(functions)):
             start = time.perf_counter()
             function()
             times[name].append(time.perf_counter() - start)

@@ -49,10 +49,10 @@ class DBSample(Sampler):
         alpha = self._alpha_for(laws.resolve_alpha(self.alpha, probs), probs.shape)
         lifted = probs * (1 + alpha)
         first, *others = draws.unbind(0)
-        count = first.lt_(probs).clone()
+        count, q = first.lt_(probs).clone(), torch.empty_like(lifted)
         for i, draw in enumerate(others, start=1):
             # A uniform in [0, 1) is below q exactly when it is below q clamped to [0, 1].
-            count.add_(draw.lt_(_lowered(lifted, count, alpha, i)))
+            count.add_(draw.lt_(_lowered(lifted, count, alpha, i, out=q)))
         return draws
 
     def categorical(self, probs: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
@@ -101,11 +101,13 @@ class DBSample(Sampler):
         return f"DBSample(alpha={self.alpha!r})"
 
 
-def _lowered(lifted: Tensor, count: Tensor, alpha: float | Tensor, drawn: int) -> Tensor:
+def _lowered(
+    lifted: Tensor, count: Tensor, alpha: float | Tensor, drawn: int, out: Tensor | None = None
+) -> Tensor:
     """p(1 + alpha) - alpha count / drawn, in one pass over memory."""
     if isinstance(alpha, Tensor):
-        return torch.addcmul(lifted, alpha, count, value=-1 / drawn)
-    return torch.sub(lifted, count, alpha=alpha / drawn)
+        return torch.addcmul(lifted, alpha, count, value=-1 / drawn, out=out)
+    return torch.sub(lifted, count, alpha=alpha / drawn, out=out)
 
 
 def sample(
