@@ -19,7 +19,7 @@ import torch
 
 import dbsurf
 
-CONFIG = "config.json"
+CONFIG, SUMMARY = "config.json", "summary.json"
 
 
 @contextmanager

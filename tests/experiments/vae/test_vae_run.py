@@ -21,6 +21,7 @@ from dbsurf.experiments.vae import PRESETS, Options, job, train
 from dbsurf.experiments.vae.training import Trainer, negative_elbo
 from dbsurf.runs import folder as run_folder
 from dbsurf.runs.checkpoint import NEWEST, PREVIOUS, read_checkpoint
+from dbsurf.runs.device import choose_device
 from dbsurf.runs.metrics import read_metrics
 
 FILES = ["checkpoint.previous.pt", "checkpoint.pt", "config.json", "environment.json"]
@@ -292,7 +293,7 @@ def test_device_that_is_not_there():
     if torch.cuda.is_available():
         pytest.skip("this machine has a cuda device")
     with pytest.raises(ValueError, match="device must be one that this machine has, got cuda"):
-        job.choose_device("cuda")
+        choose_device("cuda")
 
 
 # --- what a finished run is -----------------------------------------------------------------------

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import dbsurf
 from dbsurf.experiments.vae.model import Architecture
-
-ELSEWHERE: dict[str, Any] = {"identity": False}  # says how a run is made, not what it computes
+from dbsurf.runs.device import Device
+from dbsurf.runs.options import ELSEWHERE, configuration, estimator_label, named_values
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ class Options:
     """Continue from the folder's checkpoint, if there is one."""
     checkpoint_every: int = field(default=1_000, metadata=ELSEWHERE)
     """Steps between checkpoints."""
-    device: Literal["auto", "cpu", "cuda", "mps"] = field(default="auto", metadata=ELSEWHERE)
+    device: Device = field(default="auto", metadata=ELSEWHERE)
     """Where to compute; auto takes the fastest there is."""
     threads: int = field(default=0, metadata=ELSEWHERE)
     """Processor threads (0: as many as torch likes)."""
@@ -96,14 +95,11 @@ class Options:
 
     def config(self) -> dict[str, Any]:
         """What the run computes, as JSON: two runs with equal configurations are the same run."""
-        chosen = [item.name for item in fields(self) if item.metadata.get("identity", True)]
-        content = {name: getattr(self, name) for name in chosen}
-        return {**content, "estimator_options": list(self.estimator_options)}
+        return configuration(self)
 
     def label(self) -> str:
         """The estimator and its options as one word."""
-        extras = [text.replace("=", "-") for text in self.estimator_options]
-        return "-".join([self.estimator, *extras])
+        return estimator_label(self.estimator, self.estimator_options)
 
     def folder(self) -> Path:
         """The run folder."""
@@ -113,25 +109,8 @@ class Options:
 
     def build_estimator(self) -> dbsurf.Estimator:
         """The estimator, without checks of values: training looks at its losses instead."""
-        return dbsurf.get(self.estimator, self.n, validate=False, **self.extras())
-
-    def extras(self) -> dict[str, Any]:
-        """``estimator_options`` as Python values."""
-        found: dict[str, Any] = {}
-        for text in self.estimator_options:
-            name, equals, value = text.partition("=")
-            if not equals or not name:
-                raise ValueError(f"estimator_options must be NAME=VALUE, got {text!r}")
-            found[name] = _value(value)
-        return found
-
-
-def _value(text: str) -> Any:
-    """A JSON value (0.5, true, null), or the text itself (preserve)."""
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return text
+        extras = named_values(self.estimator_options)
+        return dbsurf.get(self.estimator, self.n, validate=False, **extras)
 
 
 _PAPER = Options()

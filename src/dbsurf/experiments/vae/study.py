@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from dbsurf.experiments.vae import paper
-from dbsurf.experiments.vae.job import SUMMARY
+from dbsurf.runs.folder import SUMMARY
 from dbsurf.runs.metrics import read_metrics
 
 MEASURED = (

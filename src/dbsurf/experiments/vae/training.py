@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -12,8 +11,7 @@ import dbsurf
 from dbsurf.experiments.vae.batches import Batches
 from dbsurf.experiments.vae.model import BinaryVAE, draw, posterior
 from dbsurf.experiments.vae.network import Network
-
-LOSSES_KEPT = 100  # between two looks at whether training is still finite
+from dbsurf.runs.losses import RecentLosses
 
 
 class Trainer:
@@ -41,13 +39,14 @@ class Trainer:
         self.parameters = list(model.parameters())
         self.optimiser = torch.optim.Adam(self.parameters, lr=learning_rate, fused=True)
         self.steps = 0
-        self.losses = torch.zeros(LOSSES_KEPT, device=model.mean.device)
+        self.losses = RecentLosses(model.mean.device)
 
     @property
-    def evaluations_per_step(self) -> int:
-        """How often f is evaluated in a step: for every image, sample and layer."""
+    def evaluations(self) -> int:
+        """How often f has been evaluated: for every step, image, sample and layer."""
         counts = [estimator.evaluations for estimator in self.estimators]
-        return self.batches.size * sum(count for count in counts if isinstance(count, int))
+        each = sum(count for count in counts if isinstance(count, int))
+        return self.steps * self.batches.size * each
 
     def step(self) -> None:
         """Draw a batch, estimate the gradient, update."""
@@ -59,21 +58,12 @@ class Trainer:
         if self.model.layers > 1:
             share_decoder_gradient(self.model)
         self.optimiser.step()
-        self.losses[self.steps % LOSSES_KEPT] = loss.detach()
+        self.losses.add(self.steps, loss)
         self.steps += 1
 
     def first_bad_step(self) -> int | None:
-        """The first of the last steps whose loss was not finite; waits for the device.
-
-        The weights are looked at too: the newest may be bad before a loss has shown it.
-        """
-        losses = self.losses.tolist()
-        recent = range(max(0, self.steps - LOSSES_KEPT), self.steps)
-        for step in recent:
-            if not math.isfinite(losses[step % LOSSES_KEPT]):
-                return step + 1
-        sums = torch.stack([value.detach().sum() for value in self.parameters])
-        return None if bool(torch.isfinite(sums).all()) else self.steps
+        """The first of the last steps at which training was not finite; waits for the device."""
+        return self.losses.first_bad_step(self.steps, self.parameters)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything the next steps depend on."""
@@ -84,7 +74,7 @@ class Trainer:
             "optimiser": self.optimiser.state_dict(),
             "batches": self.batches.state_dict(),
             "generator": self.batches.generator.get_state(),
-            "losses": self.losses,
+            "losses": self.losses.values,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -94,7 +84,7 @@ class Trainer:
         self.optimiser.load_state_dict(state["optimiser"])
         self.batches.load_state_dict(state["batches"])
         self.batches.generator.set_state(state["generator"].cpu())
-        self.losses = state["losses"].to(self.losses.device)
+        self.losses.values = state["losses"].to(self.losses.values.device)
 
 
 def negative_elbo(
