@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pandas as pd
 import torch
@@ -15,12 +15,15 @@ from dbsurf.experiments.toy.problem import load_function
 from dbsurf.experiments.toy.summary import comparison_summary, study_summary
 from dbsurf.runs.folder import (
     CONFIG,
+    SUMMARY,
     environment,
     fresh_folder,
     write_atomically,
     write_json,
 )
+from dbsurf.runs.options import ELSEWHERE, configuration
 from dbsurf.runs.progress import share_bar
+from dbsurf.runs.stopwatch import Stopwatch
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class Options:
 
     preset: Literal["smoke", "paper"] = "paper"
     """Size of the study; sets the defaults of the options that say so."""
-    out: Path | None = None
+    out: Path | None = field(default=None, metadata=ELSEWHERE)
     """Folder of the results; if not given, runs/toy/ and the name of the preset or function."""
     target: float = 0.49
     """Target t of the toy objective (x - t)^2; REBAR's is 0.49."""
@@ -51,6 +54,18 @@ class Options:
     comparison_draws: int = 4000
     """Monte Carlo estimates for each estimator in ten dimensions (set by the preset)."""
 
+    def config(self) -> dict[str, Any]:
+        """What the study computes."""
+        return configuration(self)
+
+    def name(self) -> str:
+        """The preset, or the user's own function."""
+        return self.preset if self.function is None else self.function.replace(":", ".")
+
+    def folder(self) -> Path:
+        """The run folder."""
+        return self.out if self.out is not None else Path("runs") / "toy" / self.name()
+
 
 PRESETS = {
     "smoke": Options(preset="smoke", points=39, draws=1000, comparison_draws=100),
@@ -58,27 +73,28 @@ PRESETS = {
 }
 
 Step = Callable[[float], None]
+#: What prints the results in short once the folder is complete, and what its summary says.
+Outcome = tuple[Callable[[], None], dict[str, Any]]
 
 
 def run(options: Options) -> None:
     """Make the run folder: all of it, or, if anything fails, nothing."""
     _check(options)
-    name = options.preset if options.function is None else options.function.replace(":", ".")
-    out = options.out if options.out is not None else Path("runs") / "toy" / name
+    out, watch = options.folder(), Stopwatch()
     work = study if options.function is None else comparison
-    with fresh_folder(out, "toy") as folder, share_bar(f"toy {name}") as step:
-        show = work(options, folder, step)
-        write_json(folder / CONFIG, {"command": "toy", **_plain(replace(options, out=out))})
+    with fresh_folder(out, "toy") as folder, share_bar(f"toy {options.name()}") as step:
+        with watch.running():
+            show, results = work(options, folder, step)
+        write_json(folder / CONFIG, {"command": "toy", **options.config()})
         write_json(folder / "environment.json", environment())
+        summary = {"experiment": "toy", "configuration": options.config()}
+        write_json(folder / SUMMARY, {**summary, "seconds": watch.seconds, **results})
     show()
     print(f"Written to {out}; read {out / 'summary.md'}")
 
 
-def study(options: Options, folder: Path, step: Step) -> Callable[[], None]:
-    """All figures, curves and tables, and what they say about the paper's statements.
-
-    Returns what prints them in short, for when the folder is complete.
-    """
+def study(options: Options, folder: Path, step: Step) -> Outcome:
+    """All figures, curves and tables, and what they say about the paper's statements."""
     generator = torch.Generator().manual_seed(options.seed)
     probs = curves.probability_grid(options.points)
     alphas = torch.linspace(0, 10, 401, dtype=torch.float64)
@@ -115,11 +131,12 @@ def study(options: Options, folder: Path, step: Step) -> Callable[[], None]:
         write_atomically(folder / f"{name}.csv", table.to_csv(index=False))
     claims = statements.collect(data)
     write_atomically(folder / "summary.md", study_summary(options.target, data, claims))
-    return lambda: terminal.show_study(data, claims)
+    verdicts = [asdict(claim) for claim in claims]
+    return (lambda: terminal.show_study(data, claims)), {"statements": verdicts}
 
 
-def comparison(options: Options, folder: Path, step: Step) -> Callable[[], None]:
-    """The estimators on the user's own function; returns what prints them."""
+def comparison(options: Options, folder: Path, step: Step) -> Outcome:
+    """The estimators on the user's own function."""
     assert options.function is not None
     f = load_function(options.function)
     generator = torch.Generator().manual_seed(options.seed)
@@ -136,7 +153,7 @@ def comparison(options: Options, folder: Path, step: Step) -> Callable[[], None]
     write_atomically(folder / "comparison.csv", found.to_csv(index=False))
     text = comparison_summary(options.function, options.dim, found)
     write_atomically(folder / "summary.md", text)
-    return lambda: terminal.show_comparison(found)
+    return (lambda: terminal.show_comparison(found)), {}
 
 
 def _check(options: Options) -> None:
@@ -150,7 +167,3 @@ def _check(options: Options) -> None:
         load_function(options.function)
         if not options.n:
             raise ValueError("--n must name at least one sample count, got none")
-
-
-def _plain(options: Options) -> dict[str, object]:
-    return {k: str(v) if isinstance(v, Path) else v for k, v in asdict(options).items()}

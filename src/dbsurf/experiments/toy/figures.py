@@ -1,21 +1,26 @@
-"""The figures of the toy study, all in one style: colour-blind safe, one legend each."""
+"""The figures of the toy study, one legend each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
-# Okabe and Ito's palette: told apart by all kinds of colour vision, and in print.
-BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
-BLUE, VERMILION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#777777"
+from dbsurf.experiments.style import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    SEQUENCE,
+    SKY,
+    VERMILION,
+    panels,
+    shared_legend,
+)
+
 COLOURS = {
     "iid": BLACK,
     "LOORF": BLACK,
@@ -46,42 +51,6 @@ DASHES = {
     "DBsurf debiased": ":",
     "DoubleCV": "-.",
 }
-SEQUENCE = [BLACK, BLUE, SKY, GREEN, ORANGE, VERMILION]
-
-STYLE: Any = {
-    "font.size": 9,
-    "axes.titlesize": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#e5e5e5",
-    "grid.linewidth": 0.6,
-    "lines.linewidth": 1.4,
-    "legend.frameon": False,
-    "pdf.fonttype": 42,
-}
-
-
-@contextmanager
-def panels(
-    columns: int, path: Path, height: float = 3.3, **options: Any
-) -> Iterator[tuple[Figure, list[Axes]]]:
-    """A row of axes in the common style; saved as ``path``.png and ``path``.pdf at the end."""
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(1.2 + 2.55 * columns, height), layout="constrained")
-        FigureCanvasAgg(figure)
-        axes = figure.subplots(1, columns, squeeze=False, **options)[0]
-        yield figure, list(axes)
-        figure.savefig(path.with_suffix(".png"), dpi=200)
-        figure.set_layout_engine("none")  # laid out once; the second file takes it as it is
-        figure.savefig(path.with_suffix(".pdf"), metadata={"CreationDate": None})
-
-
-def shared_legend(figure: Figure, axes: Axes, columns: int = 6) -> None:
-    """One legend for all panels, below them."""
-    handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(columns, len(labels)))
 
 
 def toy_gradients(data: pd.DataFrame, path: Path) -> None:
