@@ -1,0 +1,59 @@
+"""The three examples learn: each beats chance, or what a part of it can do, by a margin."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+FOLDER = Path(__file__).parent.parent / "examples"
+
+
+def example(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"example_{name}", FOLDER / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_example_is_tested_here():
+    assert {path.stem for path in FOLDER.glob("*.py")} == {"attention", "bandit", "variational"}
+
+
+def test_bandit_learns_and_baselines_help(capsys):
+    found = example("bandit").main(steps=60, seeds=2)
+    for name in ("REINFORCE, running mean", "LOORF", "DBsurf"):
+        # Two fifths of the way from random offers to always the best.
+        assert found[name] > found["random"] + 0.4 * (found["best"] - found["random"])
+        assert found[name] > found["REINFORCE"]
+    assert max(found.values()) == found["best"]
+    assert "clicks a context" in capsys.readouterr().out
+
+
+def test_variational_guides_approach_the_posterior(capsys):
+    module = example("variational")
+    start = module.main(steps=1)
+    found = module.main(steps=150)
+    for name, divergence in found.items():
+        assert 0 <= divergence < 0.3 * start[name]
+    assert found["exact"] == min(found.values())
+    assert "enumerated" in capsys.readouterr().out
+
+
+def test_attention_learns_where_to_look_and_what_is_there(capsys):
+    found = example("attention").main(steps=80, seeds=1)
+    assert found["only the reader"] < 0.45
+    for name in ("LOORF", "DBsurf"):
+        assert found[name] > 0.7
+    assert "guessing" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["attention", "bandit", "variational"])
+def test_an_example_is_short_and_says_how_to_run_it(name):
+    text = (FOLDER / f"{name}.py").read_text()
+    assert 40 <= len(text.splitlines()) <= 100
+    assert f"python examples/{name}.py" in text
