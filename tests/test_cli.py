@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
+import os
+import shutil
+import subprocess
+import sys
+
 import pytest
 
 import dbsurf
 from dbsurf import cli
+
+ESCAPE = "\x1b["
+COMMANDS = list(cli.COMMANDS)
 
 
 def test_version(capsys):
@@ -13,22 +22,58 @@ def test_version(capsys):
     assert capsys.readouterr().out.strip() == f"dbsurf {dbsurf.__version__}"
 
 
-@pytest.mark.parametrize("words", [["--help"], ["toy", "--help"], ["estimators", "--help"]])
-def test_help_at_every_level(words, capsys):
+@pytest.mark.parametrize("words", [[], ["-h"], ["--help"]])
+def test_help_of_all_commands(words, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit) as stop:
         cli.main(words)
     assert stop.value.code == 0
     text = capsys.readouterr().out
     assert "usage: dbsurf" in text
-    assert "toy" in text or "estimators" in text
+    for name in COMMANDS:
+        assert name in text
+    assert max(map(len, text.splitlines()[1:])) <= 80
 
 
-@pytest.mark.parametrize("words", [["dance"], ["toy", "--seed", "many"], ["toy", "--unknown", "1"]])
-def test_unknown_words_end_with_status_2(words, capsys):
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("columns", [80, 120])
+def test_help_of_a_command_fits_the_terminal(name, columns, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    with pytest.raises(SystemExit) as stop:
+        cli.main([name, "--help"])
+    assert stop.value.code == 0
+    text = capsys.readouterr().out
+    assert text.startswith(f"usage: dbsurf {name}")
+    assert "None}" not in text  # no "{None}|PATH"
+    assert max(map(len, text.splitlines()[1:])) <= columns
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_is_explained(name):
+    """The first paragraph is the command's line in the help of all: one line of a terminal."""
+    options = importlib.import_module(cli.COMMANDS[name]).Options
+    summary = (options.__doc__ or "").split("\n\n")[0]
+    assert 10 < len(summary) <= 80
+    assert summary.endswith(".")
+
+
+@pytest.mark.parametrize(
+    "words", [["toy", "--seed", "many"], ["toy", "--unknown", "1"], ["completion", "ksh"]]
+)
+def test_options_that_do_not_fit_end_with_status_2(words, capsys):
     with pytest.raises(SystemExit) as stop:
         cli.main(words)
     assert stop.value.code == 2
     assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["dance"], ["--unknown"], ["toy", "--preset", "huge"]])
+def test_unknown_words_end_with_status_2_and_one_line(words, capsys):
+    assert cli.main(words) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("dbsurf: error: ")
+    assert error.count("\n") == 1
+    assert "must be one of" in error
 
 
 def test_interrupt_and_debug(monkeypatch, capsys):
@@ -37,13 +82,14 @@ def test_interrupt_and_debug(monkeypatch, capsys):
 
     monkeypatch.setattr("dbsurf.catalogue.run", interrupted)
     assert cli.main(["estimators"]) == 130
+    assert capsys.readouterr().err == "dbsurf: interrupted\n"
 
     def failing(options):
         raise ValueError("one line")
 
     monkeypatch.setattr("dbsurf.catalogue.run", failing)
     assert cli.main(["estimators"]) == 2
-    assert capsys.readouterr().err.endswith("dbsurf: error: one line\n")
+    assert capsys.readouterr().err == "dbsurf: error: one line\n"
     with pytest.raises(ValueError, match="one line"):
         cli.main(["estimators", "--debug"])
 
@@ -53,3 +99,50 @@ def test_the_catalogue_lists_every_estimator(capsys):
     text = capsys.readouterr().out
     for name in dbsurf.available():
         assert name in text
+    assert ESCAPE not in text
+
+
+def test_colours_on_terminals_only_and_not_where_no_color_is_set(monkeypatch, capsys):
+    def page() -> str:
+        with pytest.raises(SystemExit):
+            cli.main(["estimators", "--help"])
+        return capsys.readouterr().out
+
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert ESCAPE not in page()
+    for stream in (sys.stdout, sys.stderr):
+        monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
+    assert ESCAPE in page()
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert ESCAPE not in page()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_completion_script_knows_every_command(shell, capsys, tmp_path):
+    assert cli.main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    for name in COMMANDS:
+        assert name in script
+    if shell != "bash" or shutil.which("bash") is None:
+        return
+    (tmp_path / "script").write_text(script)
+    ask = f"""source {tmp_path / "script"}
+        COMP_WORDS=(dbsurf t) COMP_CWORD=1; _tyro_dbsurf; echo "${{COMPREPLY[@]}}"
+        COMP_WORDS=(dbsurf toy --ta) COMP_CWORD=2; _tyro_dbsurf; echo "${{COMPREPLY[@]}}" """
+    answer = subprocess.run(["bash", "-c", ask], capture_output=True, text=True, check=True)
+    assert [line.strip() for line in answer.stdout.splitlines()] == ["toy", "--target"]
+
+
+def test_a_reader_that_leaves_is_no_error():
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "dbsurf.cli", "--version"],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    os.close(writer)
+    assert done.returncode == 141
+    assert done.stderr == ""

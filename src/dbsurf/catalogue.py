@@ -13,7 +13,7 @@ from dbsurf.estimators.registry import ESTIMATORS, get
 
 @dataclass(frozen=True)
 class Options:
-    """List the estimators: bias, evaluations of f, what else each needs, and its options."""
+    """List the estimators: bias, evaluations of f, what else each needs."""
 
 
 PRESETS: dict[str, Options] = {}

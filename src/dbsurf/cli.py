@@ -3,11 +3,14 @@
 A subcommand is a module with three names: ``Options``, a frozen dataclass whose fields and
 docstrings are the command line; ``PRESETS``, whole `Options` by name for ``--preset``; and
 ``run(options)``. Everything else about it is its own business.
+
+Exit statuses: 0, 2 for bad input, 130 for an interrupt, 141 where the reader of a pipe has left.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from types import ModuleType
@@ -17,14 +20,25 @@ import tyro
 
 import dbsurf
 
+# In the order of the help.
 COMMANDS = {
     "estimators": "dbsurf.catalogue",
     "toy": "dbsurf.experiments.toy.command",
     "vae": "dbsurf.experiments.vae",
     "data": "dbsurf.data.command",
+    "completion": "dbsurf.completion",
 }
 
-BAD_INPUT, INTERRUPTED = 2, 130
+DESCRIPTION = """Gradients through discrete random variables, and the paper's experiments.
+
+dbsurf COMMAND --help explains one. Also: --version; --debug for tracebacks."""
+LOOK = (
+    tyro.conf.OmitSubcommandPrefixes,
+    tyro.conf.ConsolidateSubcommandArgs,
+    tyro.conf.DisallowNone,  # not giving an option is how to say None
+)
+
+BAD_INPUT, INTERRUPTED, NO_READER = 2, 130, 141
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,15 +46,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
-    if "--version" in words:
-        print(f"dbsurf {dbsurf.__version__}")
-        return 0
+    tyro._experimental_options["ansi_codes"] = colourful()
     try:
-        command, options = parse(words)
-        command.run(options)
+        if "--version" in words:
+            print(f"dbsurf {dbsurf.__version__}")
+        else:
+            command, options = parse(words)
+            command.run(options)
+        sys.stdout.flush()
     except KeyboardInterrupt:
         print("dbsurf: interrupted", file=sys.stderr)
         return INTERRUPTED
+    except BrokenPipeError:
+        # What is left in the buffer has nowhere to go; Python would complain on its way out.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return NO_READER
     except (ValueError, OSError) as error:
         if debug:
             raise
@@ -49,34 +69,49 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def colourful() -> bool:
+    """Whether to colour help and errors: on terminals only, and not where NO_COLOR is set."""
+    return sys.stdout.isatty() and sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+
+
 def parse(words: Sequence[str]) -> tuple[ModuleType, Any]:
-    """The subcommand's module and its options; exits with status 2 if they do not fit."""
-    modules = {name: importlib.import_module(path) for name, path in COMMANDS.items()}
-    preset = _preset(words)
-    choices = []
-    for name, module in modules.items():
-        summary = (module.Options.__doc__ or "").split("\n\n")[0]
-        extra: dict[str, Any] = {}
-        if name in words[:1] and preset is not None:
-            if preset not in module.PRESETS:
-                known = ", ".join(module.PRESETS) or "none"
-                raise ValueError(f"--preset must be one of {known} for {name}, got {preset!r}")
-            extra["default"] = module.PRESETS[preset]
-        choices.append(
-            Annotated[module.Options, tyro.conf.subcommand(name, description=summary, **extra)]
+    """The subcommand's module and its options; exits with status 2 if they do not fit.
+
+    Only the subcommand that is asked for is imported.
+    """
+    name = words[0] if words else "--help"
+    if name in ("-h", "--help"):  # prints and stops
+        tyro.cli(
+            every_command(), args=["--help"], prog="dbsurf", description=DESCRIPTION, config=LOOK
         )
-    choice: Any = Union[tuple(choices)]  # noqa: UP007
+    if name not in COMMANDS:
+        raise ValueError(f"the command must be one of {', '.join(COMMANDS)}, got {name!r}")
+    module = importlib.import_module(COMMANDS[name])
+    extra: dict[str, Any] = {}
+    preset = _preset(words)
+    if preset is not None:
+        if preset not in module.PRESETS:
+            known = ", ".join(module.PRESETS) or "none"
+            raise ValueError(f"--preset must be one of {known} for {name}, got {preset!r}")
+        extra["default"] = module.PRESETS[preset]
     options = tyro.cli(
-        choice,
-        args=words,
-        prog="dbsurf",
-        description="Gradients through discrete random variables: the paper's experiments.",
-        config=(tyro.conf.OmitSubcommandPrefixes, tyro.conf.ConsolidateSubcommandArgs),
+        module.Options,
+        args=words[1:],
+        prog=f"dbsurf {name}",
+        config=LOOK,
+        **extra,
     )
-    for module in modules.values():
-        if type(options) is module.Options:
-            return module, options
-    raise AssertionError(f"{options!r} belongs to no subcommand")
+    return module, options
+
+
+def every_command() -> Any:
+    """All subcommands as one type that tyro can read."""
+    choices = []
+    for name, path in COMMANDS.items():
+        options = importlib.import_module(path).Options
+        summary = (options.__doc__ or "").split("\n\n")[0]
+        choices.append(Annotated[options, tyro.conf.subcommand(name, description=summary)])
+    return Union[tuple(choices)]  # noqa: UP007
 
 
 def _preset(words: Sequence[str]) -> str | None:

@@ -19,13 +19,14 @@ class Options:
 
     action: tyro.conf.Positional[Literal["list", "fetch", "import", "check"]]
     """list: what there is. fetch: download. import: take files you have. check: verify hashes."""
-    names: tyro.conf.Positional[tuple[str, ...]] = ()
+    names: Annotated[
+        tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[NAME ...]")
+    ] = ()
     """Data sets (fetch, check; none means all that are here) or files and folders (import)."""
     name: str | None = None
     """import: the set these files are, or a name of your own for other 28x28 images."""
     data_dir: Path | None = None
     """Data folder, instead of the one that DBSURF_DATA names."""
-    preset: Annotated[str | None, tyro.conf.Suppress] = None
 
 
 PRESETS: dict[str, Options] = {}
