@@ -12,7 +12,9 @@ FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>',
 
 def on_page_content(page_html: str, **_: object) -> str:
     def replace(match: re.Match[str]) -> str:
-        display = "block" if match[1] == "div" else "inline"
-        return convert(html.unescape(match[2]), display=display)
+        source = html.unescape(match[2])
+        if match[1] == "span":
+            return convert(source, display="inline")
+        return f'<div class="formula">{convert(source, display="block")}</div>'
 
     return FORMULA.sub(replace, page_html)
