@@ -11,6 +11,7 @@ from types import ModuleType
 import pandas as pd
 import pytest
 import torch
+import yaml
 
 import dbsurf
 from dbsurf import cli, estimators, laws, samplers
@@ -131,6 +132,20 @@ def test_every_command_line_of_the_pages_is_understood(page, line, capsys):
 @pytest.mark.parametrize("name", re.findall(r"`(test_\w+)`", (ROOT / "docs/theory.md").read_text()))
 def test_the_tests_that_theory_names_exist(name):
     assert any(f"def {name}(" in path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+
+
+def test_the_citation_is_complete_and_of_this_version():
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert {"cff-version", "message", "title", "authors", "license"} <= set(cited)
+    assert cited["version"] == dbsurf.__version__
+    paper = cited["preferred-citation"]
+    assert {"type", "title", "authors", "year", "doi"} <= set(paper)
+    assert [author["family-names"] for author in paper["authors"]] == [
+        "Mulet Arabi",
+        "Flowers",
+        "Mauch",
+        "Cardinaux",
+    ]
 
 
 LABELS = {
