@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import dbsurf
 from dbsurf.experiments.vae.model import Architecture
@@ -75,7 +75,7 @@ class Options:
     """Data folder, instead of the one that DBSURF_DATA names."""
     tensorboard: bool = field(default=True, metadata=ELSEWHERE)
     """Write TensorBoard events into the run folder."""
-    preset: str | None = field(default=None, metadata=ELSEWHERE)
+    preset: Literal["paper", "laptop", "smoke"] | None = field(default=None, metadata=ELSEWHERE)
     """Take all defaults from a preset: paper, laptop or smoke."""
 
     def __post_init__(self) -> None:
