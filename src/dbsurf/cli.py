@@ -36,6 +36,7 @@ LOOK = (
     tyro.conf.OmitSubcommandPrefixes,
     tyro.conf.ConsolidateSubcommandArgs,
     tyro.conf.DisallowNone,  # not giving an option is how to say None
+    tyro.conf.PositionalMetavarFromFieldName,
 )
 
 BAD_INPUT, INTERRUPTED, NO_READER = 2, 130, 141

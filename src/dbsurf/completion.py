@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import tyro
 
@@ -14,7 +14,11 @@ from dbsurf.cli import LOOK, every_command
 class Options:
     """Print the script by which bash, zsh or fish completes this command line."""
 
-    shell: tyro.conf.Positional[Literal["bash", "zsh", "fish"]]
+    shell: Annotated[
+        Literal["bash", "zsh", "fish"],
+        tyro.conf.Positional,
+        tyro.conf.arg(metavar="{bash,zsh,fish}"),
+    ]
     """Which shell it is for; "Command line" in the documentation says where to put it."""
 
 

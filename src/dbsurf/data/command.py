@@ -17,7 +17,11 @@ from dbsurf.data.importing import import_files
 class Options:
     """List, fetch, import or check data sets."""
 
-    action: tyro.conf.Positional[Literal["list", "fetch", "import", "check"]]
+    action: Annotated[
+        Literal["list", "fetch", "import", "check"],
+        tyro.conf.Positional,
+        tyro.conf.arg(metavar="{list,fetch,import,check}"),
+    ]
     """list: what there is. fetch: download. import: take files you have. check: verify hashes."""
     names: Annotated[
         tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[NAME ...]")
