@@ -22,6 +22,7 @@ COMMANDS = {
     "toy": "dbsurf.experiments.toy.command",
     "vae": "dbsurf.experiments.vae",
     "data": "dbsurf.data.command",
+    "report": "dbsurf.report.command",
 }
 
 BAD_INPUT, INTERRUPTED = 2, 130
