@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import shutil
@@ -23,6 +24,13 @@ FLAGS = (
 )
 
 
+def _high(descriptor: int) -> int:
+    """The same pipe under a number that leaves 3 and 4 free."""
+    moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10)
+    os.close(descriptor)
+    return moved
+
+
 class Browser:
     """One page of a browser of its own.
 
@@ -36,12 +44,17 @@ class Browser:
     def __init__(self, program: str = "chromium", seconds: float = 60.0) -> None:
         self._profile = tempfile.mkdtemp(prefix="chromium-")
         self._until = time.monotonic() + seconds
-        down, self._write = os.pipe()
-        self._read, up = os.pipe()
-        shell = f'exec "$0" "$@" 3<&{down} 4>&{up}'
+        down, self._write = map(_high, os.pipe())
+        self._read, up = map(_high, os.pipe())
+
+        def place_descriptors() -> None:
+            os.dup2(down, 3)
+            os.dup2(up, 4)
+
         self._process = subprocess.Popen(
-            ["sh", "-c", shell, program, *FLAGS, f"--user-data-dir={self._profile}"],
-            pass_fds=(down, up),
+            [program, *FLAGS, f"--user-data-dir={self._profile}"],
+            pass_fds=(3, 4),
+            preexec_fn=place_descriptors,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
@@ -49,6 +62,14 @@ class Browser:
         os.close(up)
         self._rest, self._number, self._session = b"", 0, ""
         self.events: list[tuple[str, dict[str, Any]]] = []
+        try:
+            self._attach()
+        except BaseException:
+            self.close()
+            raise
+
+    def _attach(self) -> None:
+        """Open a page and listen to it."""
         target = self.ask("Target.createTarget", url="about:blank")["targetId"]
         attached = self.ask("Target.attachToTarget", targetId=target, flatten=True)
         self._session = attached["sessionId"]

@@ -13,7 +13,7 @@ from typing import Any
 
 from dbsurf.report.commands import command_for, experiment_of
 from dbsurf.runs.folder import CONFIG, SUMMARY
-from dbsurf.runs.metrics import METRICS, read_metrics
+from dbsurf.runs.metrics import METRICS
 
 ENVIRONMENT, CURVES = "environment.json", "curves.csv"
 FINISHED, UNFINISHED, REPEATED, DAMAGED = "finished", "unfinished", "repeated", "damaged"
@@ -129,13 +129,13 @@ def read(folder: Path) -> Run | None:
             return None
         if summary:
             _check(summary, experiment)
-        metrics = tuple(read_metrics(folder)) if (folder / METRICS).exists() else ()
+        metrics = _rows(folder / METRICS)
         _check_metrics(metrics)
-        curves = _curves(folder / CURVES) if (folder / CURVES).exists() else ()
+        curves = _rows(folder / CURVES)
         environment = _json(folder / ENVIRONMENT) if (folder / ENVIRONMENT).exists() else {}
     except (ValueError, OSError) as error:
         known = configuration if isinstance(configuration, dict) else {}
-        return Run(folder, experiment, DAMAGED, _reason(error), known)
+        return Run(folder, experiment, DAMAGED, str(error).splitlines()[0], known)
     return Run(
         folder,
         experiment,
@@ -149,15 +149,17 @@ def read(folder: Path) -> Run | None:
     )
 
 
-def _curves(path: Path) -> tuple[Mapping[str, float | None], ...]:
-    """The mean course of a search; None where a search has no number."""
+def _rows(path: Path) -> tuple[Mapping[str, float | None], ...]:
+    """A table of numbers, None where a cell is empty; no rows where there is no file."""
+    if not path.exists():
+        return ()
     try:
         with path.open(newline="") as file:
             return tuple(
                 {name: float(cell) if cell else None for name, cell in row.items()}
                 for row in csv.DictReader(file)
             )
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, csv.Error) as error:  # TypeError: more cells than columns
         raise ValueError(f"{path.name}: {error}") from error
 
 
@@ -194,18 +196,9 @@ def _check_metrics(rows: Sequence[Mapping[str, float | None]]) -> None:
     for line, row in enumerate(rows, start=2):
         if row.get("step") is None:
             raise ValueError(f"{METRICS}: line {line} has no step")
-        if None in row:
-            raise ValueError(f"{METRICS}: line {line} has more cells than there are columns")
         for name, value in row.items():
             if value is not None and not math.isfinite(value):
                 raise ValueError(f"{METRICS}: line {line}: {name} must be finite, got {value}")
-
-
-def _reason(error: Exception) -> str:
-    """One line that names the file."""
-    text = str(error).splitlines()[0] if str(error) else type(error).__name__
-    named = any(name in text for name in (".json", METRICS, CURVES))
-    return text if named else f"{METRICS}: {text}"
 
 
 def _order(run: Run) -> tuple[Any, ...]:

@@ -28,7 +28,7 @@ def render(title: str, lead: str, sections: Sequence[Section], command: str) -> 
     for section in sections:
         parts.append(f"## {plain(section.title)}")
         parts += [_block(block) for block in section.blocks]
-    parts.append(f"Made by `{command}`.")
+    parts.append(f"Made by {_code(command)}.")
     return "\n\n".join(parts) + "\n"
 
 
@@ -50,7 +50,7 @@ def _block(block: Block) -> str:
         case Bullets():
             return "\n".join(f"- {plain(item)}" for item in block.items)
         case Missing():
-            return f"> {plain(block.text)} `{block.command}`"
+            return f"> {plain(block.text)} {_code(block.command)}"
         case Table():
             return _table(block)
         case Chart():
@@ -72,7 +72,7 @@ def _table(table: Table) -> str:
 
 
 def _cell(cell: Cell) -> str:
-    text = f"`{cell.text}`" if cell.code else plain(cell.text)
+    text = _code(cell.text) if cell.code else plain(cell.text)
     if cell.best and cell.text:
         text = f"**{text}**"
     aside = [plain(cell.note)] if cell.note else []
@@ -90,6 +90,11 @@ def plain(text: str) -> str:
     'a &lt;b> \\\\*c\\\\*'
     """
     return text.replace("<", "&lt;").replace("*", r"\*").replace("\n", " ")
+
+
+def _code(text: str) -> str:
+    """Text as code, whatever is in it."""
+    return f"`` {text} ``" if "`" in text else f"`{text}`"
 
 
 def _barred(text: str) -> str:

@@ -234,12 +234,13 @@ def search_sentences(runs: Sequence[Run]) -> list[str]:
 
 
 def _outcome(ours: Search, group: list[Search]) -> str:
-    means = {one.name: mean for one in group if (mean := one.mean("test_200")) is not None}
-    text = f"{ours.place}, {ours.name} {means.pop(ours.name).text()} %"
+    """One data set: our accuracy, what it took, and who came closest or further."""
+    means = {one: mean for one in group if (mean := one.mean("test_200")) is not None}
+    text = f"{ours.place}, {ours.name} {means.pop(ours).text()} %"
     asked = ours.mean("distinct_queries")
     if asked is not None:
         text += f" after {asked.text(0)} distinct queries"
     if means:
-        best = max(means, key=lambda name: means[name].value)
-        text += f", best of the others {best} {means[best].text()} %"
+        best = max(means, key=lambda one: means[one].value)
+        text += f", best of the others {best.name} {means[best].text()} %"
     return text
