@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -96,5 +97,5 @@ def test_sections_do_not_overlap(browser, page):
             "[...document.querySelectorAll('section')].map(s => s.getBoundingClientRect())"
             ".map(r => [r.top, r.bottom])"
         )
-        for (_, bottom), (top, _) in zip(edges, edges[1:], strict=False):
+        for (_, bottom), (top, _) in pairwise(edges):
             assert bottom <= top
