@@ -9,6 +9,8 @@ from typing import Any
 
 from dbsurf.experiments.registry import EXPERIMENTS, experiment
 
+ENOUGH = 5  # fields by which a configuration is known to be one of ours
+
 
 def experiment_of(configuration: Mapping[str, Any]) -> str:
     """The experiment that a configuration belongs to, by its fields; empty if to none."""
@@ -17,7 +19,7 @@ def experiment_of(configuration: Mapping[str, Any]) -> str:
             return str(configuration[key])
     for name in EXPERIMENTS:
         known = {item.name for item in fields(experiment(name).Options)}
-        if configuration and set(configuration) <= known and 2 * len(configuration) > len(known):
+        if len(configuration) >= ENOUGH and set(configuration) <= known:
             return name
     return ""
 

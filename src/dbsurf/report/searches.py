@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dbsurf.experiments.registry import experiment
 from dbsurf.report.collect import FINISHED, Run
 from dbsurf.report.names import dataset_name, estimator_name
 from dbsurf.report.numbers import Mean
 
 SYNTHETIC = "synthetic"
 _SEEDS = ("seed", "seeds")
+_NAMED = ("mode", "dataset", "estimator", "estimator_options", "n", "steps", *_SEEDS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +29,7 @@ class Search:
         label: the estimator and its options.
         n: cells drawn for each step.
         steps: of each search; 0 where the configuration leaves it to the mode.
+        setting: options that are not the experiment's usual ones; empty if all are.
         runs: the runs.
     """
 
@@ -36,6 +39,7 @@ class Search:
     label: str
     n: int
     steps: int
+    setting: str
     runs: tuple[Run, ...]
 
     @property
@@ -83,6 +87,7 @@ def searches(runs: Sequence[Run]) -> list[Search]:
                 group[0].label,
                 int(chosen["n"]),
                 int(chosen.get("steps") or 0),
+                _unlike(chosen),
                 tuple(group),
             )
         )
@@ -90,6 +95,18 @@ def searches(runs: Sequence[Run]) -> list[Search]:
 
     def place(one: Search) -> tuple[Any, ...]:
         synthetic = one.landscape == SYNTHETIC
-        return one.mode != "table", synthetic, order.get(one.dataset, 3), one.dataset, one.label
+        where = order.get(one.dataset, 3), one.dataset
+        return one.mode != "table", synthetic, *where, one.label, one.n, one.steps, one.setting
 
     return sorted(found, key=place)
+
+
+def _unlike(chosen: Mapping[str, Any]) -> str:
+    """Options that are not those of the same mode's default, in words."""
+    usual = experiment("nas").Options(mode=chosen["mode"]).config()
+    words = [
+        f"{name.replace('_', ' ')} {value}"
+        for name, value in chosen.items()
+        if name not in _NAMED and value != usual.get(name)
+    ]
+    return ", ".join(words)

@@ -88,16 +88,17 @@ def _paper_layout(found: list[Search]) -> list[Block]:
 
 def _our_rows(found: list[Search]) -> list[Row]:
     """One row for each estimator and mode, with the data sets it searched."""
-    groups: dict[tuple[str, str, int, int], dict[str, Search]] = {}
+    groups: dict[tuple[str, str, int, int, str], dict[str, Search]] = {}
     for search in found:
-        key = search.mode, search.label, search.n, search.steps
+        key = search.mode, search.label, search.n, search.steps, search.setting
         groups.setdefault(key, {})[search.dataset] = search
     rows = []
-    for position, ((mode, _, n, steps), columns) in enumerate(groups.items()):
+    for position, ((mode, _, n, steps, setting), columns) in enumerate(groups.items()):
         some = next(iter(columns.values()))
         seeds = sorted({len(search.found) for search in columns.values()})
         count = counted(seeds[0], "seed") if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
         note = f"by {mode}, n = {n}, " + (f"{steps:,} steps, " if steps else "") + count
+        note += f"; {setting}" if setting else ""
         cells = [Cell("" if position else "Ours"), Cell(some.name), Cell("here", note=note)]
         for dataset in paper_2.DATASETS:
             one = columns.get(dataset)
@@ -117,7 +118,7 @@ def _costs(found: list[Search]) -> Table:
     for one in found:
         heads = (
             Cell(one.place if one.place != before else ""),
-            Cell(one.name, runs=numbers_of(one.runs)),
+            Cell(one.name, note=one.setting, runs=numbers_of(one.runs)),
             Cell(one.mode),
         )
         numbers = (str(one.n), f"{one.steps:,}" if one.steps else "–", str(len(one.found)))
@@ -133,6 +134,11 @@ def _costs(found: list[Search]) -> Table:
         "once or again. Mean ± standard error over seeds."
     )
     return Table(caption, titles, tuple(rows), words=3)
+
+
+def _how(one: Search) -> str:
+    """Mode and n, and what is unusual."""
+    return f"by {one.mode}, n = {one.n}" + (f"; {one.setting}" if one.setting else "")
 
 
 def _mean(mean: Mean | None, digits: int) -> Cell:
@@ -182,7 +188,7 @@ def _cells(found: list[Search]) -> Table:
         values = [same.get(name) for name in ("val_12", "val_200", "test_200")]
         cells = (
             Cell(one.place if one.place != before else ""),
-            Cell(one.name, note=f"by {one.mode}", runs=numbers_of(one.runs)),
+            Cell(one.name, note=_how(one), runs=numbers_of(one.runs)),
             Cell(architecture, code=True),
             Cell(f"{count} of {len(one.found)}"),
             *(Cell("–" if value is None else f"{value:.2f}") for value in values),
