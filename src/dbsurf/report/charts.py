@@ -113,7 +113,12 @@ def draw(axis: Axes, panel: Panel, look: dict[str, Look]) -> None:
     axis.set(title=_plain(panel.title), xlabel=_plain(panel.x), ylabel=_plain(panel.y))
     if panel.level is not None:
         axis.axhline(panel.level, color=INK, linewidth=0.8, alpha=0.6)
-    axis.locator_params(nbins=5)
+    if panel.logarithmic:
+        axis.set_xscale("log")
+        axis.minorticks_off()
+        axis.locator_params(axis="y", nbins=5)
+    else:
+        axis.locator_params(nbins=5)
     if panel.ticks:
         axis.set_xticks(panel.ticks, [str(tick) for tick in panel.ticks])
 

@@ -97,7 +97,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes."""
+    """One pair of axes; ``level`` is a thin horizontal line, ``logarithmic`` the x axis."""
 
     title: str
     x: str
@@ -106,6 +106,7 @@ class Panel:
     markers: bool = False
     ticks: tuple[int, ...] = ()
     level: float | None = None
+    logarithmic: bool = False
 
 
 @dataclass(frozen=True)

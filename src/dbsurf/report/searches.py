@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dbsurf.experiments.registry import experiment
+from dbsurf.experiments.nas.options import Options
 from dbsurf.report.collect import FINISHED, Run
 from dbsurf.report.names import dataset_name, estimator_name
 from dbsurf.report.numbers import Mean
@@ -103,7 +103,7 @@ def searches(runs: Sequence[Run]) -> list[Search]:
 
 def _unlike(chosen: Mapping[str, Any]) -> str:
     """Options that are not those of the same mode's default, in words."""
-    usual = experiment("nas").Options(mode=chosen["mode"]).config()
+    usual = Options(mode=chosen["mode"]).config()
     words = [
         f"{name.replace('_', ' ')} {value}"
         for name, value in chosen.items()

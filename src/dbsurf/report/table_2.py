@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from dbsurf.report import paper_2
+from dbsurf.experiments.nas import paper
 from dbsurf.report.collect import Run
 from dbsurf.report.comparisons import numbers_of
 from dbsurf.report.document import (
@@ -30,6 +30,7 @@ from dbsurf.report.searches import SYNTHETIC, Search, searches
 
 COMMAND = "dbsurf sweep table2 --scale laptop"
 OURS = "dbsurf"
+FIRST = 10  # queries at which a curve begins: before them it is all rise
 
 
 def section(runs: Sequence[Run]) -> Section:
@@ -47,7 +48,7 @@ def section(runs: Sequence[Run]) -> Section:
 def _paper_layout(found: list[Search]) -> list[Block]:
     """Rows as the paper has them, then ours, then the best cell there is."""
     comparable = [one for one in found if one.landscape != SYNTHETIC and one.mean("test_200")]
-    comparable = [one for one in comparable if one.dataset in paper_2.DATASETS]
+    comparable = [one for one in comparable if one.dataset in paper.DATASETS]
     text = (
         "Test accuracy in % of the cell that a search ends with, trained for 200 epochs: higher is "
         "better. The paper searches with a supernet and looks the cell found up in NAS-Bench-201; "
@@ -64,20 +65,22 @@ def _paper_layout(found: list[Search]) -> list[Block]:
             "so below. Their accuracies are those of no network and belong in no row of table 2."
         )
         blocks.append(Paragraph(text))
-    best = [max(pairs[i][0] for _, _, pairs in paper_2.ROWS) for i in range(3)]
+    highest = {
+        name: max(numbers[name][0] for numbers in paper.TABLE_2.values()) for name in paper.DATASETS
+    }
     rows = []
     before = ""
-    for group, method, pairs in paper_2.ROWS:
+    for (group, method), numbers in paper.TABLE_2.items():
         cells = [Cell(group if group != before else ""), Cell(method)]
-        cells.append(Cell("paper", note=f"{paper_2.SEEDS} seeds" if method == "DBsurf" else ""))
-        for (mean, error), highest in zip(pairs, best, strict=True):
-            cells.append(Cell(plus_minus(mean, error), best=mean == highest))
+        cells.append(Cell("paper", note="4 seeds" if method == "DBsurf" else ""))
+        for name, (mean, error) in numbers.items():
+            cells.append(Cell(plus_minus(mean, error), best=mean == highest[name]))
         rows.append(Row(tuple(cells), quiet=True, first=group != before))
         before = group
     rows += _our_rows(comparable)
-    optimum = (Cell(f"{value:.2f}", best=True) for value in paper_2.OPTIMUM)
+    optimum = (Cell(f"{paper.OPTIMUM[name]:.2f}", best=True) for name in paper.DATASETS)
     rows.append(Row((Cell(""), Cell("Optimal"), Cell("paper"), *optimum), quiet=True, first=True))
-    titles = ("Parameterization", "Method", "Source", *map(dataset_name, paper_2.DATASETS))
+    titles = ("Parameterization", "Method", "Source", *map(dataset_name, paper.DATASETS))
     caption = (
         "Table 2. Mean ± standard error over seeds of the test accuracy. The paper's highest are "
         "bold; small numbers are the runs behind ours."
@@ -99,8 +102,8 @@ def _our_rows(found: list[Search]) -> list[Row]:
         count = counted(seeds[0], "seed") if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
         note = f"by {mode}, n = {n}, " + (f"{steps:,} steps, " if steps else "") + count
         note += f"; {setting}" if setting else ""
-        cells = [Cell("" if position else "Ours"), Cell(some.name), Cell("here", note=note)]
-        for dataset in paper_2.DATASETS:
+        cells = [Cell("" if position else "ours"), Cell(some.name), Cell("here", note=note)]
+        for dataset in paper.DATASETS:
             one = columns.get(dataset)
             mean = None if one is None else one.mean("test_200")
             if one is None or mean is None:
@@ -148,9 +151,10 @@ def _mean(mean: Mean | None, digits: int) -> Cell:
 def _courses(found: list[Search]) -> list[Block]:
     """Accuracy of the best cell so far against cells looked up."""
     panels: dict[str, list[Line]] = {}
+    optimum: dict[str, float] = {}
     for one in found:
         rows = [row for row in one.runs[0].curves if row.get("test_200") is not None]
-        rows = [row for row in rows if row.get("distinct_queries") is not None]
+        rows = [row for row in rows if (row.get("distinct_queries") or 0) >= FIRST]
         if rows:
             value = [float(row["test_200"] or 0) for row in rows]
             error = [float(row.get("test_200_error") or 0) for row in rows]
@@ -161,15 +165,26 @@ def _courses(found: list[Search]) -> list[Block]:
                 tuple(v - e for v, e in zip(value, error, strict=True)),
                 tuple(v + e for v, e in zip(value, error, strict=True)),
             )
-            panels.setdefault(f"{one.place}, n = {one.n}", []).append(line)
+            title = f"{one.place}, n = {one.n}"
+            panels.setdefault(title, []).append(line)
+            if one.landscape != SYNTHETIC and one.dataset in paper.OPTIMUM:
+                optimum[title] = paper.OPTIMUM[one.dataset]
     if not panels:
         return [Missing("No search with a course (curves.csv).", "dbsurf nas --preset smoke")]
     caption = (
         "Test accuracy of the best cell so far against the number of distinct cells looked up, "
-        "mean over seeds with a band of one standard error."
+        f"from {FIRST} on: mean over seeds with a band of one standard error. The thin line is the "
+        "best cell of NAS-Bench-201."
     )
     drawn = tuple(
-        Panel(title, "distinct queries", "test accuracy, %", tuple(lines))
+        Panel(
+            title,
+            "distinct queries",
+            "test accuracy, %",
+            tuple(lines),
+            level=optimum.get(title),
+            logarithmic=True,
+        )
         for title, lines in panels.items()
     )
     return [Chart("search-curves", caption, drawn)]
