@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import fill
 from typing import Any
 
 import matplotlib as mpl
@@ -32,6 +33,7 @@ _THEME: Any = {
 # Who drew it, and a style that would reach beyond the drawing.
 _UNWANTED = r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>"
 WIDTH, HEIGHT = 3.5, 2.7  # inches, of one panel
+LETTERS = 40  # in a line of its title
 
 # For a file on its own, which has no page to take its colours from.
 _ALONE = (
@@ -110,7 +112,9 @@ def draw(axis: Axes, panel: Panel, look: dict[str, Look]) -> None:
     """The lines of a panel with their bands, or their points with their bars."""
     for line in panel.lines:
         _draw_line(axis, line, look[line.series], markers=panel.markers)
-    axis.set(title=_plain(panel.title), xlabel=_plain(panel.x), ylabel=_plain(panel.y))
+    axis.set(
+        title=_plain(fill(panel.title, LETTERS)), xlabel=_plain(panel.x), ylabel=_plain(panel.y)
+    )
     if panel.level is not None:
         axis.axhline(panel.level, color=INK, linewidth=0.8, alpha=0.6)
     if panel.logarithmic:

@@ -17,7 +17,7 @@ _DATASETS = {
     "fashion-mnist": "Fashion-MNIST",
     "mnist": "MNIST",
     "omniglot": "Omniglot",
-    "digits": "digits (5,000 of MNIST)",
+    "digits": "digits",
     "cifar10": "CIFAR-10",
     "cifar100": "CIFAR-100",
     "imagenet16-120": "ImageNet-16-120",
