@@ -17,7 +17,6 @@ _DATASETS = {
     "fashion-mnist": "Fashion-MNIST",
     "mnist": "MNIST",
     "omniglot": "Omniglot",
-    "digits": "digits",
     "cifar10": "CIFAR-10",
     "cifar100": "CIFAR-100",
     "imagenet16-120": "ImageNet-16-120",

@@ -71,21 +71,21 @@ def _paper_layout(found: list[Search]) -> list[Block]:
     rows = []
     before = ""
     for (group, method), numbers in paper.TABLE_2.items():
-        cells = [Cell(group if group != before else ""), Cell(method)]
-        cells.append(Cell("paper", note="4 seeds" if method == "DBsurf" else ""))
+        cells = [Cell(group, note="paper") if group != before else Cell("")]
+        cells.append(Cell(method, note="4 seeds" if method == "DBsurf" else ""))
         for name, (mean, error) in numbers.items():
             cells.append(Cell(plus_minus(mean, error), best=mean == highest[name]))
         rows.append(Row(tuple(cells), quiet=True, first=group != before))
         before = group
     rows += _our_rows(comparable)
     optimum = (Cell(f"{paper.OPTIMUM[name]:.2f}", best=True) for name in paper.DATASETS)
-    rows.append(Row((Cell(""), Cell("Optimal"), Cell("paper"), *optimum), quiet=True, first=True))
-    titles = ("Parameterization", "Method", "Source", *map(dataset_name, paper.DATASETS))
+    rows.append(Row((Cell("", note="paper"), Cell("Optimal"), *optimum), quiet=True, first=True))
+    titles = ("Parameterization", "Method", *map(dataset_name, paper.DATASETS))
     caption = (
         "Table 2. Mean ± standard error over seeds of the test accuracy. The paper's highest are "
         "bold; small numbers are the runs behind ours."
     )
-    blocks.append(Table(caption, titles, tuple(rows), words=3))
+    blocks.append(Table(caption, titles, tuple(rows), words=2))
     return blocks
 
 
@@ -102,7 +102,7 @@ def _our_rows(found: list[Search]) -> list[Row]:
         count = counted(seeds[0], "seed") if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
         note = f"by {mode}, n = {n}, " + (f"{steps:,} steps, " if steps else "") + count
         note += f"; {setting}" if setting else ""
-        cells = [Cell("" if position else "ours"), Cell(some.name), Cell("here", note=note)]
+        cells = [Cell("") if position else Cell("ours", note="here"), Cell(some.name, note=note)]
         for dataset in paper.DATASETS:
             one = columns.get(dataset)
             mean = None if one is None else one.mean("test_200")
