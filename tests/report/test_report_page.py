@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from scipy import stats
 
 from dbsurf import cli
-from handmade import nas_run, toy_run, unfinished_vae_run, vae_run
+from handmade import PNG, nas_run, toy_run, unfinished_vae_run, vae_run
 from htmlreader import Page
 
 MNIST = {"loorf": (101.0, 103.0, 105.0), "dbsurf": (99.5, 100.5)}
@@ -252,6 +253,29 @@ def test_what_is_missing_is_named_with_its_command(tmp_path):
     ):
         assert words in page.text
     assert not (tmp_path / "runs" / "report.html").exists()
+
+
+def test_a_search_by_supernet_shows_its_cells_and_no_accuracy(tmp_path):
+    """The cells are drawn; what the table does not know is a dash, and table 2 says so."""
+    folder = nas_run(tmp_path, [0.0], "", mode="supernet", dataset="cifar10", seeds=1)
+    summary = json.loads((folder / "summary.json").read_text())
+    summary["landscape"] = None
+    summary["found"][0] |= {"val_12": None, "val_200": None, "test_200": None}
+    (folder / "summary.json").write_text(json.dumps(summary))
+    (folder / "curves.csv").unlink()
+    (folder / "cell.png").write_bytes(PNG)
+    (folder / "seed-0").mkdir()
+    (folder / "seed-0" / "cell.png").write_bytes(PNG)
+    assert cli.main(["report", str(tmp_path)]) == 0
+    page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert "No search on NAS-Bench-201, so table 2 has the paper's rows only." in page.text
+    assert "No search with a course" in page.text
+    alts = [str(image["alt"]) for image in page.images]
+    assert alts == [
+        "Drawing. Cell found on CIFAR-10 by DBsurf, supernet (run 1).",
+        "Drawing. Cell found on CIFAR-10 by DBsurf, supernet, seed 0 (run 1).",
+    ]
+    assert page.table("The cell that most seeds").row("CIFAR-10")[-1] == ["–"]
 
 
 def test_unfinished_runs_alone_support_no_sentence(tmp_path):

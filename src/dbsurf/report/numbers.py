@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 
 @dataclass(frozen=True)
@@ -71,6 +70,8 @@ def difference(first: Sequence[float], second: Sequence[float]) -> Difference:
 
     Welch's interval: the runs of the two may scatter differently, and few runs make it wide.
     """
+    from scipy import stats  # slow to import, and every command of dbsurf imports this file
+
     one, two = Mean.of(first), Mean.of(second)
     value = one.value - two.value
     if one.count < 2 or two.count < 2:
