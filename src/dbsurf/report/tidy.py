@@ -28,6 +28,8 @@ COLUMNS = {
     "value": "float64",
     "command": "string",
 }
+# Of every cell found.
+FOUND = ("val_12", "val_200", "test_200", "distinct_queries", "queries")
 
 
 def results(runs: Sequence[Run]) -> pd.DataFrame:
@@ -96,7 +98,7 @@ def _measures(run: Run) -> Iterator[Measure]:
     for cell in run.summary.get("found") or []:
         seed = {"seed": _whole(cell.get("seed"))}
         for name, _, value, _ in _plain_numbers(cell):
-            if name != "seed":
+            if name in FOUND:
                 yield f"found_{name}", cell.get("architecture"), value, seed
     if run.experiment == "toy" and run.state == FINISHED:
         for verdict, count in toy.count_verdicts(run).items():
