@@ -17,9 +17,11 @@ def experiment_of(configuration: Mapping[str, Any]) -> str:
     for key in ("experiment", "command"):
         if configuration.get(key) in EXPERIMENTS:
             return str(configuration[key])
+    if len(configuration) < ENOUGH:
+        return ""
     for name in EXPERIMENTS:
         known = {item.name for item in fields(experiment(name).Options)}
-        if len(configuration) >= ENOUGH and set(configuration) <= known:
+        if set(configuration) <= known:
             return name
     return ""
 
