@@ -132,26 +132,36 @@ def figure_1(folders: Sequence[Path], path: Path, *, skip: int = 1) -> None:
         path: PNG or PDF to write.
         skip: evaluations to leave out at the start, which would flatten the rest.
     """
+    import matplotlib as mpl
     from matplotlib.figure import Figure
+
+    from dbsurf.experiments import style
 
     table = curves(folders)
     if table.empty:
         raise ValueError("folders must hold at least one finished run, got none")
     datasets, counts = table["dataset"].unique(), sorted(table["n"].unique())
-    figure = Figure(figsize=(4.2 * len(datasets), 3.2 * len(counts)), layout="constrained")
-    axes = figure.subplots(len(counts), len(datasets), squeeze=False)
-    for i, n in enumerate(counts):
-        for j, dataset in enumerate(datasets):
-            axis = axes[i][j]
-            part = table[(table["n"] == n) & (table["dataset"] == dataset)]
-            for estimator, lines in part.groupby("estimator", sort=False):
-                grouped = lines.groupby("step")["train_negative_elbo"]
-                mean, low, high = (getattr(grouped, kind)().iloc[skip:] for kind in _BAND)
-                axis.plot(mean.index, mean, label=estimator, linewidth=1.2)
-                axis.fill_between(mean.index, low, high, alpha=0.15)
-            axis.set(title=f"{dataset}, n = {n}", xlabel="step", ylabel="training -ELBO")
-            axis.legend(fontsize=7)
-    figure.savefig(path, dpi=150)
+    estimators = list(table["estimator"].unique())
+    size = (1.2 + 2.55 * len(datasets), 2.8 * len(counts) + 0.4)
+    with mpl.rc_context(style.STYLE):
+        figure = Figure(figsize=size, layout="constrained")
+        axes = figure.subplots(len(counts), len(datasets), squeeze=False)
+        shown: dict[str, Any] = {}
+        for i, n in enumerate(counts):
+            for j, dataset in enumerate(datasets):
+                axis = axes[i][j]
+                part = table[(table["n"] == n) & (table["dataset"] == dataset)]
+                for estimator, lines in part.groupby("estimator", sort=False):
+                    look = style.estimator_line(estimator, estimators.index(estimator))
+                    grouped = lines.groupby("step")["train_negative_elbo"]
+                    mean, low, high = (getattr(grouped, kind)().iloc[skip:] for kind in _BAND)
+                    (shown[estimator],) = axis.plot(mean.index, mean, **look)
+                    band = {"color": look["color"], "alpha": 0.15, "linewidth": 0}
+                    axis.fill_between(mean.index, low, high, **band)
+                axis.set(title=f"{dataset}, n = {n}", xlabel="step")
+            axes[i][0].set_ylabel("training -ELBO")
+        figure.legend(list(shown.values()), list(shown), loc="outside lower center", ncols=6)
+        figure.savefig(path, dpi=200)
 
 
 _BAND = ("mean", "min", "max")

@@ -1,0 +1,1 @@
+"""One page from whatever runs there are: tables, figures, and where each number comes from."""

@@ -1,0 +1,109 @@
+"""Means with their standard errors, and differences with their intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean over runs.
+
+    Attributes:
+        value: the mean.
+        error: its standard error, NaN where there is one run only.
+        count: runs behind it.
+    """
+
+    value: float
+    error: float
+    count: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Mean:
+        """Mean and standard error (standard deviation with n - 1, over the root of n).
+
+        >>> Mean.of([101.0, 103.0]).text()
+        '102.00 ± 1.00'
+        """
+        array = np.asarray(values, dtype=float)
+        error = array.std(ddof=1) / math.sqrt(len(array)) if len(array) > 1 else math.nan
+        return cls(float(array.mean()), float(error), len(array))
+
+    def text(self, digits: int = 2) -> str:
+        """``1.23 ± 0.04``, or the mean alone where it has no error."""
+        return plus_minus(self.value, self.error, digits)
+
+
+def plus_minus(value: float, error: float, digits: int = 2) -> str:
+    """``1.23 ± 0.04``; without an error the value alone."""
+    if math.isnan(error):
+        return f"{value:,.{digits}f}"
+    return f"{value:,.{digits}f} ± {error:,.{digits}f}"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How far one mean lies above another, with Welch's 95 % interval (NaN with one run)."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def known(self) -> bool:
+        """Whether there is an interval."""
+        return not math.isnan(self.low)
+
+    @property
+    def decided(self) -> bool:
+        """Whether the interval leaves out 0."""
+        return self.known and (self.low > 0 or self.high < 0)
+
+
+def difference(first: Sequence[float], second: Sequence[float]) -> Difference:
+    """Mean of ``first`` minus mean of ``second``.
+
+    Welch's interval: the runs of the two may scatter differently, and few runs make it wide.
+    """
+    from scipy import stats  # slow to import, and every command of dbsurf imports this file
+
+    one, two = Mean.of(first), Mean.of(second)
+    value = one.value - two.value
+    if one.count < 2 or two.count < 2:
+        return Difference(value, math.nan, math.nan)
+    a, b = one.error**2, two.error**2
+    if a + b == 0:  # no scatter at all: the interval is the point
+        return Difference(value, value, value)
+    freedom = (a + b) ** 2 / (a**2 / (one.count - 1) + b**2 / (two.count - 1))
+    reach = float(stats.t.ppf(0.975, freedom)) * math.sqrt(a + b)
+    return Difference(value, value - reach, value + reach)
+
+
+def ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """Consecutive numbers drawn together.
+
+    >>> ranges([1, 2, 3, 7, 9, 10])
+    [(1, 3), (7, 7), (9, 10)]
+    """
+    found: list[tuple[int, int]] = []
+    for number in sorted(numbers):
+        if found and number == found[-1][1] + 1:
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return found
+
+
+def listed(words: Sequence[str]) -> str:
+    """``a, b and c``."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 run``, ``2 runs``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
