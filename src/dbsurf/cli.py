@@ -22,6 +22,7 @@ COMMANDS = {
     "toy": "dbsurf.experiments.toy.command",
     "vae": "dbsurf.experiments.vae",
     "data": "dbsurf.data.command",
+    "sweep": "dbsurf.sweep.command",
 }
 
 BAD_INPUT, INTERRUPTED = 2, 130
