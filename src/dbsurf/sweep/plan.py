@@ -1,0 +1,115 @@
+"""From a command line to the list of runs, and the file that says what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from dbsurf.experiments.registry import EXPERIMENTS, experiment
+from dbsurf.runs.folder import write_json
+from dbsurf.sweep.grid import combinations, read_grid
+from dbsurf.sweep.presets import SWEEPS, Scale
+from dbsurf.sweep.run import Run, placed, with_fields
+
+PLAN = "sweep.json"
+
+
+def plan(name: str, scale: Scale, grid: Sequence[str], out: Path, **common: Any) -> list[Run]:
+    """The runs of a sweep, each once.
+
+    Args:
+        name: a sweep by name, or an experiment, which then needs a grid.
+        scale: size of the sweep, or the preset of the experiment.
+        grid: changes to every run, one run for each combination. What a sweep by name varies
+            already is narrowed to these values instead.
+        out: folder of the sweep.
+        common: options for all runs that have them, such as ``data_dir``.
+    """
+    kind, base = _base(name, scale, grid, common.get("data_dir"))
+    axes = read_grid(grid, experiment(kind).Options)
+    changes = {option: values for option, values in axes.items() if not varies(base, option)}
+    for option in [option for option in axes if option not in changes]:
+        base = narrowed(base, option, axes[option])
+    chosen = [
+        with_fields(replace(options, **change), **common)
+        for options in base
+        for change in combinations(changes)
+    ]
+    unique = {placed(kind, options, out).name: options for options in chosen}
+    labels = label_all(kind, list(unique.values()))
+    return [
+        placed(kind, options, out, label)
+        for options, label in zip(unique.values(), labels, strict=True)
+    ]
+
+
+def _base(
+    name: str, scale: Scale, grid: Sequence[str], data_dir: Path | None
+) -> tuple[str, list[Any]]:
+    """The experiment, and the options that the grid changes."""
+    if name in SWEEPS:
+        return SWEEPS[name].experiment, SWEEPS[name].options(scale, data_dir)
+    if name not in EXPERIMENTS:
+        known = ", ".join(dict.fromkeys([*SWEEPS, *EXPERIMENTS]))
+        raise ValueError(f"sweep must be one of {known}, got {name!r}")
+    if not grid:
+        raise ValueError(f"--grid must name what varies in a sweep of {name}, got nothing")
+    presets = experiment(name).PRESETS
+    if scale not in presets:
+        raise ValueError(f"--scale must be one of {', '.join(presets)} for {name}, got {scale!r}")
+    return name, [presets[scale]]
+
+
+def varies(options: Sequence[Any], name: str) -> bool:
+    """Whether a named sweep has several values of an option."""
+    return any(getattr(item, name) != getattr(options[0], name) for item in options)
+
+
+def narrowed(options: Sequence[Any], name: str, values: Sequence[Any]) -> list[Any]:
+    """The part of a named sweep that has these values."""
+    known = list(dict.fromkeys(getattr(item, name) for item in options))
+    for value in values:
+        if value not in known:
+            raise ValueError(f"--grid must give {name} values among {known}, got {value!r}")
+    return [item for item in options if getattr(item, name) in values]
+
+
+def label_all(kind: str, options: Sequence[Any]) -> list[str]:
+    """What distinguishes the runs, in words: ``digits loorf n=2 seed=0``."""
+    names = [item.name for item in fields(options[0]) if item.metadata.get("identity", True)]
+    varying = [name for name in names if varies(options, name)]
+    return [" ".join(_words(item, varying)) or kind for item in options]
+
+
+def _words(options: Any, names: Sequence[str]) -> list[str]:
+    found: list[str] = []
+    for name in names:
+        value = getattr(options, name)
+        if isinstance(value, str):
+            found.append(value)
+        elif isinstance(value, tuple):
+            found += map(str, value)
+        else:
+            found.append(f"{name}={value}")
+    return found
+
+
+def write_plan(out: Path, command: str, runs: Sequence[Run]) -> None:
+    """``sweep.json``: every run with its folder, its configuration and its own command."""
+    out.mkdir(parents=True, exist_ok=True)
+    content = {
+        "command": command,
+        "runs": [
+            {
+                "label": run.label,
+                "experiment": run.experiment,
+                "folder": run.name,
+                "configuration": run.options.config(),
+                "command": run.command(),
+            }
+            for run in runs
+        ],
+    }
+    write_json(out / PLAN, content)
