@@ -44,6 +44,8 @@ class DataSet:
         assemble: makes those arrays from the pieces found in a file or archive, or gives None.
         urls: public homes, for ``fetch``; the pieces may be spread over several files.
         split: names of the arrays that are the training and the test images, or a function.
+        classes: how many there are; 0 for a set without labels.
+        labels: the class numbers, from 0, of the training and the test images.
         installed: folders in which packages put the original files.
     """
 
@@ -56,6 +58,10 @@ class DataSet:
     split: Callable[[Arrays], tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]] = (
         made_by.train_and_test
     )
+    classes: int = 0
+    labels: Callable[[Arrays], tuple[npt.NDArray[np.generic], npt.NDArray[np.generic]]] = (
+        made_by.train_and_test_labels
+    )
     installed: tuple[Path, ...] = field(default=())
 
 
@@ -65,6 +71,16 @@ def _mnist_like(images: str, labels: str, test_images: str, test_labels: str) ->
         "y_train": Content((60_000,), labels),
         "x_test": Content((10_000, 28, 28), test_images),
         "y_test": Content((10_000,), test_labels),
+    }
+
+
+def _colour_images(train: int, test: int, side: int) -> dict[str, Content]:
+    """A set whose hashes are not known beforehand: shapes first, hashes once it came in."""
+    return {
+        "x_train": Content((train, side, side, 3), None),
+        "y_train": Content((train,), None),
+        "x_test": Content((test, side, side, 3), None),
+        "y_test": Content((test,), None),
     }
 
 
@@ -94,6 +110,8 @@ CATALOG: dict[str, DataSet] = {
         },
         assemble=made_by.digits,
         split=made_by.class_by_class,
+        classes=10,
+        labels=made_by.class_by_class_labels,
     ),
     "mnist": DataSet(
         title="MNIST, 60,000 and 10,000 handwritten digits",
@@ -106,6 +124,7 @@ CATALOG: dict[str, DataSet] = {
             "ddeff807876a9661a1110d45c266c86239a3a1b7d37da0c3716a7a683c852ff5",
         ),
         assemble=made_by.idx_quartet,
+        classes=10,
         urls=_idx_urls("https://ossci-datasets.s3.amazonaws.com/mnist"),
     ),
     "fashion-mnist": DataSet(
@@ -119,6 +138,7 @@ CATALOG: dict[str, DataSet] = {
             "3d0e6c6ea990b53b6f8f500a41cac93881d981b315f84578b7d915342ade01e9",
         ),
         assemble=made_by.idx_quartet,
+        classes=10,
         urls=_idx_urls("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"),
         installed=(Path("/usr/share/datasets/fashion-mnist"),),
     ),
@@ -170,6 +190,7 @@ CATALOG: dict[str, DataSet] = {
             ),
         },
         assemble=made_by.cifar_batches,
+        classes=10,
         urls=("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",),
     ),
     "cifar10-subset": DataSet(
@@ -193,5 +214,23 @@ CATALOG: dict[str, DataSet] = {
             ),
         },
         assemble=made_by.cifar_subset,
+        classes=10,
+    ),
+    "cifar100": DataSet(
+        title="CIFAR-100, 50,000 and 10,000 colour images of 32x32",
+        licence="none given (Krizhevsky, 2009)",
+        file="cifar100.npz",
+        arrays=_colour_images(50_000, 10_000, 32),
+        assemble=made_by.cifar_100,
+        urls=("https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",),
+        classes=100,
+    ),
+    "imagenet16-120": DataSet(
+        title="ImageNet at 16x16, its first 120 classes, 151,700 and 6,000 images; by import",
+        licence="as ImageNet: research only (Chrabaszcz, Loshchilov and Hutter, 2017)",
+        file="imagenet16_120.npz",
+        arrays=_colour_images(151_700, 6_000, 16),
+        assemble=made_by.imagenet16_120,
+        classes=120,
     ),
 }

@@ -1,7 +1,7 @@
 """Reading arrays from files by what is in them: idx, npz, mat, PNG, CSV, archives of these.
 
-Nothing here can run code from a file: npz files are read without pickles, and formats that are
-pickles are not known.
+Nothing here can run code from a file: npz files are read without pickles, and batches that are
+pickles by a reader that knows nothing but arrays and containers (`dbsurf.data.unpickling`).
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from dbsurf.data import unpickling
+
 Arrays = dict[str, npt.NDArray[np.generic]]
 
 IDX_TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 CIFAR_RECORD = 1 + 3 * 32 * 32
+CIFAR_100_RECORD = 1 + CIFAR_RECORD
 
 
 def read(path: Path) -> Arrays:
@@ -51,7 +54,7 @@ def parse(name: str, data: bytes) -> Arrays:
     found = parse_known(name, data)
     if found is None:
         raise ValueError(
-            f"{name} is none of idx, npz, mat, png, csv, a CIFAR binary batch, an archive of these"
+            f"{name} is none of idx, npz, mat, png, csv, a CIFAR batch, an archive of these"
         )
     return found
 
@@ -110,6 +113,28 @@ def _cifar(name: str, data: bytes) -> Arrays:
     return {name: np.frombuffer(data, np.uint8).reshape(-1, CIFAR_RECORD)}
 
 
+def _cifar_100(name: str, data: bytes) -> Arrays:
+    return {name: np.frombuffer(data, np.uint8).reshape(-1, CIFAR_100_RECORD)}
+
+
+def _batch(name: str, data: bytes) -> Arrays | None:
+    """A dictionary of arrays and lists of numbers; each becomes ``FILE/KEY``."""
+    content = unpickling.loads(data)
+    if not isinstance(content, dict):
+        return None
+    found: Arrays = {}
+    for key, value in content.items():
+        array = np.asarray(value) if isinstance(value, list | np.ndarray) else np.empty(0, object)
+        if array.dtype.kind in "iuf":
+            text = key.decode("latin1") if isinstance(key, bytes) else str(key)
+            found[f"{name}/{text}"] = array
+    return found
+
+
+def _is_cifar_100(name: str, data: bytes) -> bool:
+    return name.endswith(("train.bin", "test.bin")) and len(data) % CIFAR_100_RECORD == 0
+
+
 def _tar(name: str, data: bytes) -> Arrays:
     found: Arrays = {}
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
@@ -150,6 +175,8 @@ READERS: list[tuple[Recognised, Callable[[str, bytes], Arrays | None]]] = [
     (lambda name, data: data[:8] == b"\x89PNG\r\n\x1a\n", _png),
     (lambda name, data: data[:6] == b"MATLAB", _mat),
     (lambda name, data: data[:2] == b"\0\0" and name.endswith(("ubyte", "idx")), _idx),
+    (lambda name, data: data[:1] == b"\x80" and data[1:2] in b"\2\3\4\5", _batch),
+    (_is_cifar_100, _cifar_100),
     (lambda name, data: name.endswith(".bin") and len(data) % CIFAR_RECORD == 0, _cifar),
     (lambda name, data: name.endswith("_lables.json"), _labels),
     (lambda name, data: name.endswith(".csv"), _csv),
