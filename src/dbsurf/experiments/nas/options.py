@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+import tyro
+
+from dbsurf.experiments.nas.supernet.paths import Batching
+from dbsurf.experiments.nas.supernet.workers import Precision
 from dbsurf.runs.device import Device
 from dbsurf.runs.options import ELSEWHERE, configuration, estimator_label
+
+SUPERNET: dict[str, Any] = {"mode": "supernet"}  # fields that table mode does not have
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,49 @@ class Options:
     seed: int = 0
     """Seed of the first of them."""
 
+    # By supernet alone: what is trained, and for how long (appendix C.2) ...
+    channels: int = field(default=16, metadata=SUPERNET)
+    """Supernet: channels of the first stage."""
+    cells: int = field(default=5, metadata=SUPERNET)
+    """Supernet: cells in each of the three stages."""
+    image_size: int = field(default=0, metadata=SUPERNET)
+    """Supernet: side of the images (0: as they are)."""
+    images: int = field(default=0, metadata=SUPERNET)
+    """Supernet: train on the first so many images (0: all)."""
+    batch: int = field(default=0, metadata=SUPERNET)
+    """Supernet: images in a batch (0: 128, for imagenet16-120 512)."""
+    warmup_epochs: int = field(default=5, metadata=SUPERNET)
+    """Supernet: epochs in which the architecture stays uniform."""
+    epochs: int = field(default=45, metadata=SUPERNET)
+    """Supernet: epochs of training after the warm-up."""
+    cosine_epochs: float = field(default=235, metadata=SUPERNET)
+    """Supernet: epochs after which the learning rate would reach 0."""
+    learning_rate: float = field(default=0.5, metadata=SUPERNET)
+    """Supernet: of SGD for the weights, at the end of the warm-up."""
+    architecture_rate: float = field(default=1e-3, metadata=SUPERNET)
+    """Supernet: of Adam for the architecture."""
+    prune: float = field(default=0.8, metadata=SUPERNET)
+    """Supernet: fix an edge when its best probability leads the second by so much (1: never)."""
+    candidates: int = field(default=100, metadata=SUPERNET)
+    """Supernet: cells among which `--estimator uniform` chooses by their training loss."""
+    precision: Precision = field(default="32", metadata=SUPERNET)
+    """Supernet: of the network; the mixed ones need the extra cluster."""
+    supernet_seeds: Annotated[int, tyro.conf.Suppress] = field(default=4, metadata=ELSEWHERE)
+
+    # ... and how.
+    path_batching: Batching = field(default="together", metadata=ELSEWHERE)
+    """Supernet: hold the paths of a step in memory together, or one-by-one."""
+    devices: int = field(default=1, metadata=ELSEWHERE)
+    """Supernet: devices (of the CPU: processes) that share a batch."""
+    nodes: int = field(default=1, metadata=ELSEWHERE)
+    """Supernet: machines with so many devices each, started by torchrun or srun."""
+    evaluate_every: int = field(default=0, metadata=ELSEWHERE)
+    """Supernet: steps between rows of metrics.csv (0: an epoch)."""
+    checkpoint_every: int = field(default=0, metadata=ELSEWHERE)
+    """Supernet: steps between checkpoints (0: an epoch)."""
+    tensorboard: bool = field(default=True, metadata=ELSEWHERE)
+    """Supernet: write TensorBoard events into the run folder."""
+
     out: Path | None = field(default=None, metadata=ELSEWHERE)
     """Run folder; by default runs/nas/ and a name made of the options above."""
     resume: bool = field(default=False, metadata=ELSEWHERE)
@@ -46,11 +95,15 @@ class Options:
 
     def config(self) -> dict[str, Any]:
         """What the run computes, as JSON: two runs with equal configurations are the same run."""
-        return {**configuration(self), "seeds": self.searches()}
+        found = {**configuration(self), "seeds": self.searches()}
+        for item in fields(self):
+            if item.metadata.get("mode", self.mode) != self.mode:
+                del found[item.name]
+        return found
 
     def searches(self) -> int:
         """How many searches there are."""
-        return self.seeds or {"table": 100, "supernet": 4}[self.mode]
+        return self.seeds or {"table": 100, "supernet": self.supernet_seeds}[self.mode]
 
     def label(self) -> str:
         """The estimator and its options as one word."""
@@ -64,8 +117,32 @@ class Options:
         return Path("runs/nas") / name
 
 
+# A supernet in twenty minutes on two cores. As many warm-up steps as the paper's, about; the
+# warm-up's end, the cosine and the logits' rate keep to the paper's proportions: the base rate
+# to the batch, the cosine to the epochs, and Adam's rate times the steps of training (17.55), since
+# that is how far a logit can go.
+_LAPTOP = Options(
+    channels=8,
+    cells=1,
+    image_size=16,
+    images=10_000,
+    batch=64,
+    warmup_epochs=10,
+    epochs=10,
+    cosine_epochs=52,
+    learning_rate=0.25,
+    architecture_rate=0.011,
+)
 PRESETS = {
     "paper": Options(),
-    "laptop": Options(),
-    "smoke": replace(Options(), steps=100, seeds=10),
+    "laptop": _LAPTOP,
+    "smoke": replace(
+        _LAPTOP,
+        images=2_000,
+        warmup_epochs=3,
+        epochs=3,
+        cosine_epochs=16,
+        architecture_rate=0.1,
+        supernet_seeds=1,
+    ),
 }

@@ -36,7 +36,7 @@ class Architecture(nn.Module):
         """Numbers of the edges that are still searched, ``(open,)``."""
         return (self.fixed == OPEN).nonzero().squeeze(-1)
 
-    def distribution(self, *, learn: bool = True) -> Independent:
+    def distribution(self, *, learn: bool = True) -> Independent[Categorical]:
         """The law of the operations on the open edges; its event has their number.
 
         Args:

@@ -52,7 +52,8 @@ class Standard:
 
     def __call__(self, images: Tensor) -> Tensor:
         mean, spread = self.mean.to(images.device), self.spread.to(images.device)
-        return (images.float() - mean) / spread
+        scaled: Tensor = (images.float() - mean) / spread
+        return scaled
 
 
 class Batches:

@@ -18,9 +18,9 @@ EPSILON = 1e-5  # torch's and the benchmark's own; a constant channel becomes 0
 class BatchNorm(nn.Module):
     """``(batch, channels, height, width)`` with mean 0 and variance 1 in every channel.
 
-    Where several processes each have a part of the batch, the statistics are those of the whole:
-    a split batch gives what the joined one gives, on every device. (torch's own SyncBatchNorm
-    knows CUDA only.)
+    Where several processes each have a part of the batch (`synchronise`), the statistics are those
+    of the whole: a split batch gives what the joined one gives, on every device. (torch's own
+    SyncBatchNorm knows CUDA only.)
 
     Args:
         channels: number of channels.
@@ -32,9 +32,10 @@ class BatchNorm(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.ones(channels)) if affine else None
         self.bias = nn.Parameter(torch.zeros(channels)) if affine else None
+        self.joined = False
 
     def forward(self, x: Tensor) -> Tensor:
-        if not shared():
+        if not self.joined:
             return functional.batch_norm(
                 x, None, None, self.weight, self.bias, training=True, eps=EPSILON
             )
@@ -49,13 +50,11 @@ class BatchNorm(nn.Module):
         return normal.to(x.dtype)
 
 
-def shared() -> bool:
-    """Whether several processes work on one batch."""
-    return (
-        distributed.is_available()
-        and distributed.is_initialized()
-        and distributed.get_world_size() > 1
-    )
+def synchronise(network: nn.Module, joined: bool) -> None:
+    """Take statistics over the batches of all processes, or over this one's alone."""
+    for module in network.modules():
+        if isinstance(module, BatchNorm):
+            module.joined = joined
 
 
 def total(part: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from dbsurf.experiments.nas.supernet.architecture import Architecture
 from dbsurf.experiments.nas.supernet.cell import Path
 from dbsurf.experiments.nas.supernet.images import Batches, Standard
 from dbsurf.experiments.nas.supernet.network import Supernet
+from dbsurf.experiments.nas.supernet.normalisation import synchronise
 from dbsurf.experiments.nas.supernet.paths import Batching, PathLosses, loss
 from dbsurf.experiments.nas.supernet.schedule import Schedule
 from dbsurf.experiments.nas.supernet.workers import Workers
@@ -52,6 +53,7 @@ class Trainer:
         batching: Batching,
         workers: Workers,
     ) -> None:
+        synchronise(network, workers.count > 1)
         self.network, self.architecture, self.estimator = network, architecture, estimator
         self.batches, self.standard, self.schedule = batches, standard, schedule
         self.batching, self.workers = batching, workers
@@ -72,7 +74,7 @@ class Trainer:
 
     def step(self) -> None:
         """Draw a batch and paths, estimate, update, prune."""
-        self.workers.tell(True)
+        self.workers.tell(1)
         images, labels = self.batches.next()
         losses = self.path_losses(self.workers.part(images), self.workers.part(labels))
         self.weight_optimiser.zero_grad()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, distributed
@@ -17,6 +17,8 @@ from torch.optim import Optimizer
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
+
+Precision = Literal["32", "16-mixed", "bf16-mixed"]
 
 
 class Workers:
@@ -48,12 +50,12 @@ class Workers:
     def share_gradients(self, parameters: Iterable[Tensor]) -> None:
         """Replace gradients by their mean over the processes, where there are any."""
 
-    def tell(self, go_on: bool) -> None:
-        """Process 0 says whether there is another step to do."""
+    def tell(self, order: int) -> None:
+        """Process 0 says to the others what comes next; 0 means that nothing does."""
 
-    def told(self) -> bool:
-        """The other processes hear it."""
-        return False
+    def told(self) -> int:
+        """The others hear it."""
+        return 0
 
     def backward(self, value: Tensor) -> None:
         """Backward, scaled where the precision needs that."""
@@ -74,9 +76,10 @@ class FabricWorkers(Workers):
 
     Args:
         fabric: launched already.
+        precision: the one that ``fabric`` was made with.
     """
 
-    def __init__(self, fabric: Fabric, precision: str) -> None:
+    def __init__(self, fabric: Fabric, precision: Precision) -> None:
         super().__init__(fabric.device)
         self.rank, self.count = fabric.global_rank, fabric.world_size
         self._fabric = fabric
@@ -107,11 +110,11 @@ class FabricWorkers(Workers):
         for gradient, part in zip(found, parts, strict=True):
             gradient.copy_(part.view(gradient.shape))
 
-    def tell(self, go_on: bool) -> None:
+    def tell(self, order: int) -> None:
         if self.count > 1 and self.rank == 0:
-            distributed.broadcast(torch.tensor([float(go_on)], device=self.device), 0)
+            distributed.broadcast(torch.tensor([order], device=self.device), 0)
 
-    def told(self) -> bool:
-        answer = torch.zeros(1, device=self.device)
-        distributed.broadcast(answer, 0)
-        return bool(answer.item())
+    def told(self) -> int:
+        order = torch.zeros(1, dtype=torch.int64, device=self.device)
+        distributed.broadcast(order, 0)
+        return int(order.item())
