@@ -107,7 +107,7 @@ def load_arrays(name: str, folder: Path | None = None) -> Arrays:
         raise ValueError(f"{place} does not hold the arrays {', '.join(entry.arrays)} of {name}")
     wanted = {
         key: Content(content.shape, content.sha256 or recorded.get(key))
-        for key, content in entry.arrays.items()
+        for key, content in entry.expected(arrays).items()
     }
     return checked(arrays, wanted, place)
 
@@ -149,6 +149,14 @@ def imported(folder: Path) -> list[str]:
                 if {RECORDED, "x_train", "x_test"} <= set(content.files):
                     found.append(file.stem)
     return found
+
+
+def lacking(name: str, folder: Path) -> list[str]:
+    """Arrays that a set of the catalog could have and the one in the folder has not."""
+    if name not in CATALOG:
+        return []
+    there = load_arrays(name, folder)
+    return [key for key in CATALOG[name].arrays if key not in there]
 
 
 def save(name: str, arrays: Arrays, folder: Path) -> Path:
