@@ -21,6 +21,7 @@ COMMANDS = {
     "estimators": "dbsurf.catalogue",
     "toy": "dbsurf.experiments.toy.command",
     "vae": "dbsurf.experiments.vae",
+    "nas": "dbsurf.experiments.nas",
     "data": "dbsurf.data.command",
 }
 

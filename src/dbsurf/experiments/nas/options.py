@@ -14,6 +14,8 @@ from dbsurf.runs.device import Device
 from dbsurf.runs.options import ELSEWHERE, configuration, estimator_label
 
 SUPERNET: dict[str, Any] = {"mode": "supernet"}  # fields that table mode does not have
+TABLE: dict[str, Any] = {"mode": "table"}  # fields that supernet mode does not have
+TABLE_STEPS = 1_000
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class Options:
     dataset: str = "cifar10"
     """cifar10, cifar100 or imagenet16-120; table mode also takes synthetic."""
     estimator: str = "dbsurf"
-    """Gradient estimator by name, or a baseline."""
+    """Gradient estimator by name, or a baseline: random, evolution (table), uniform (supernet)."""
     estimator_options: tuple[str, ...] = ()
     """What else the estimator takes, as NAME=VALUE."""
     n: int = 5
@@ -36,6 +38,20 @@ class Options:
     """Number of independent searches (0: 100 by table, 4 by supernet)."""
     seed: int = 0
     """Seed of the first of them."""
+
+    # By table alone.
+    logits_rate: float = field(default=0.05, metadata=TABLE)
+    """Table: of Adam for the logits."""
+    choice: Literal["mode", "best", "finalists"] = field(default="finalists", metadata=TABLE)
+    """Table: the cell that a search ends with. mode: the most probable. best: of those asked for,
+    the one of the highest 12-epoch validation accuracy. finalists: of the best few by that, the
+    one of the highest 200-epoch validation accuracy. Without a distribution mode is best."""
+    finalists: int = field(default=30, metadata=TABLE)
+    """Table: how many are trained for 200 epochs to choose among them."""
+    population: int = field(default=50, metadata=TABLE)
+    """Table: cells alive, for `--estimator evolution`."""
+    tournament: int = field(default=10, metadata=TABLE)
+    """Table: candidates for a parent, for `--estimator evolution`."""
 
     # By supernet alone: what is trained, and for how long (appendix C.2) ...
     channels: int = field(default=16, metadata=SUPERNET)
@@ -96,6 +112,8 @@ class Options:
     def config(self) -> dict[str, Any]:
         """What the run computes, as JSON: two runs with equal configurations are the same run."""
         found = {**configuration(self), "seeds": self.searches()}
+        if self.mode == "table":
+            found["steps"] = self.steps or TABLE_STEPS
         for item in fields(self):
             if item.metadata.get("mode", self.mode) != self.mode:
                 del found[item.name]
