@@ -15,7 +15,16 @@ import torch
 
 import dbsurf
 from dbsurf.cli import main
-from dbsurf.experiments.nas import Options, baselines, policy, search, space, synthetic, trace
+from dbsurf.experiments.nas import (
+    Options,
+    baselines,
+    conclusion,
+    policy,
+    search,
+    space,
+    synthetic,
+    trace,
+)
 from dbsurf.experiments.nas.trace import Trace
 
 SHORT = Options(dataset="synthetic", steps=40, seeds=3)
@@ -106,12 +115,12 @@ def test_points_of_curves_end_at_the_last():
 
 def test_reaching_a_target():
     accuracies = np.array([[1.0, 5.0, 1.0], [3.0, 2.0, 1.0], [4.0, 9.0, 2.0]])
-    assert search.first_reach(accuracies, 3.0, [10, 20, 30]) == [20, 10, None]
+    assert conclusion.first_reach(accuracies, 3.0, [10, 20, 30]) == [20, 10, None]
 
 
 def test_standard_error_of_known_numbers():
-    assert search.standard_error(np.array([1.0, 3.0])) == pytest.approx(1.0)
-    assert search.standard_error(np.array([2.0])) is None
+    assert conclusion.standard_error(np.array([1.0, 3.0])) == pytest.approx(1.0)
+    assert conclusion.standard_error(np.array([2.0])) is None
 
 
 # --- searching ------------------------------------------------------------------------------------

@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-import dbsurf
-from dbsurf.estimators.base import Estimator
-from dbsurf.experiments.nas import baselines, paper, policy, space, trace
+from dbsurf.experiments.nas import space, trace
+from dbsurf.experiments.nas.conclusion import Landscape, conclude, curves_csv
 from dbsurf.experiments.nas.options import TABLE_STEPS, Options
-from dbsurf.experiments.nas.table import Floats, Table, load_table
+from dbsurf.experiments.nas.searchers import BLOCK, Searcher, find_searcher
+from dbsurf.experiments.nas.table import load_table
 from dbsurf.experiments.nas.trace import Distinct, Trace
 from dbsurf.runs.folder import CONFIG, SUMMARY, environment, write_atomically, write_json
 from dbsurf.runs.job import read_finished
-from dbsurf.runs.options import named_values
 from dbsurf.runs.progress import StepBar
 from dbsurf.runs.stopwatch import Stopwatch
 
 CURVES = "curves.csv"
-#: Searches that share a stream of random numbers. They are always run together, whether all of
-#: them were asked for or one: so the result of a seed does not depend on its neighbours.
-BLOCK = 100
-#: How near to the paper's accuracy counts as having reached it.
-NEAR = 0.1
-
-Searcher = Callable[[Floats, int, policy.Show], Trace]
 
 
 def run_table(options: Options) -> dict[str, Any]:
@@ -65,110 +56,6 @@ def run_table(options: Options) -> dict[str, Any]:
     }
     write_json(folder / SUMMARY, summary)
     return summary
-
-
-@dataclass(frozen=True)
-class Landscape:
-    """The three columns that a search and its report need, by index."""
-
-    dataset: str
-    table: Table
-    val_12: Floats
-    val_200: Floats
-    test_200: Floats
-
-    @staticmethod
-    def of(table: Table, dataset: str) -> Landscape:
-        return Landscape(
-            dataset,
-            table,
-            table.accuracies(dataset=dataset, split="val", epochs=12),
-            table.accuracies(dataset=dataset, split="val", epochs=200),
-            table.accuracies(dataset=dataset, split="test", epochs=200),
-        )
-
-
-# --- searching ------------------------------------------------------------------------------------
-
-
-def find_searcher(options: Options) -> Searcher:
-    """What searches one block, or a ValueError that says why the options do not fit."""
-    for name, least in {"n": 1, "steps": 0, "seeds": 0, "seed": 0, "finalists": 1}.items():
-        if getattr(options, name) < least:
-            raise ValueError(f"{name} must be at least {least}, got {getattr(options, name)}")
-    if not options.logits_rate > 0:
-        raise ValueError(f"logits_rate must be above 0, got {options.logits_rate}")
-    for name in ("population", "tournament"):
-        if getattr(options, name) < 1:
-            raise ValueError(f"{name} must be at least 1, got {getattr(options, name)}")
-    make = BASELINES.get(options.estimator)
-    if make is None and options.estimator not in dbsurf.available():
-        known = ", ".join((*dbsurf.available(), *BASELINES))
-        raise ValueError(f"estimator must be one of {known}, got {options.estimator!r}")
-    if make is None:
-        return _policy(options)
-    if options.estimator_options:
-        raise ValueError(
-            f"estimator_options must be empty for {options.estimator}, "
-            f"got {' '.join(options.estimator_options)}"
-        )
-    return make(options)
-
-
-def _policy(options: Options) -> Searcher:
-    uniform = torch.zeros(BLOCK, len(space.EDGES), len(space.OPERATIONS))
-    build_estimator(options).accepts(policy.distribution(uniform))
-
-    def search(validation: Floats, block: int, show: policy.Show) -> Trace:
-        return policy.search(
-            validation,
-            build_estimator(options),
-            seeds=BLOCK,
-            steps=options.steps or TABLE_STEPS,
-            rate=options.logits_rate,
-            generator=torch.Generator().manual_seed(block),
-            show=show,
-        )
-
-    return search
-
-
-def build_estimator(options: Options) -> Estimator:
-    """A fresh estimator for one block; a running mean is kept for each of its searches."""
-    extras = named_values(options.estimator_options)
-    if "baseline" in extras:
-        extras.setdefault("batch_shape", (BLOCK,))
-    return dbsurf.get(options.estimator, options.n, validate=False, **extras)
-
-
-def _random(options: Options) -> Searcher:
-    def search(validation: Floats, block: int, show: policy.Show) -> Trace:
-        asked = options.n * (options.steps or TABLE_STEPS)
-        generator = np.random.default_rng(block)
-        return baselines.random_search(asked, seeds=BLOCK, generator=generator)
-
-    return search
-
-
-def _evolution(options: Options) -> Searcher:
-    def search(validation: Floats, block: int, show: policy.Show) -> Trace:
-        return baselines.evolution(
-            validation,
-            options.n * (options.steps or TABLE_STEPS),
-            seeds=BLOCK,
-            population=options.population,
-            tournament=options.tournament,
-            generator=np.random.default_rng(block),
-            show=lambda query, note: show(query // options.n, note),
-        )
-
-    return search
-
-
-BASELINES: dict[str, Callable[[Options], Searcher]] = {
-    "random": _random,
-    "evolution": _evolution,
-}
 
 
 @dataclass(frozen=True)
@@ -233,106 +120,3 @@ def search_all(options: Options, landscape: Landscape, searcher: Searcher) -> li
             count = wanted.stop - wanted.start
             found.append(Block(part, part.distinct(), landscape, options.finalists, count))
     return found
-
-
-# --- reporting ------------------------------------------------------------------------------------
-
-
-def conclude(
-    options: Options,
-    landscape: Landscape,
-    points: list[int],
-    followed: dict[str, space.Integers],
-    counts: space.Integers,
-    queries: list[int],
-) -> dict[str, Any]:
-    """The cells found, one a seed, and means over the seeds."""
-    decided = options.choice if options.choice in followed else "best"
-    target = paper.DBSURF.get(landscape.dataset, np.inf) - NEAR
-    reached = {
-        name: first_reach(landscape.test_200[cells], target, points)
-        for name, cells in followed.items()
-    }
-    extra = options.finalists if decided == "finalists" else 0
-    found = []
-    for number, index in enumerate(followed[decided][-1].tolist()):
-        found.append(
-            {
-                "seed": options.seed + number,
-                "index": index,
-                "architecture": space.to_string(space.from_index(index)),
-                **landscape.table.record(index, landscape.dataset),
-                "distinct_queries": int(counts[number]),
-                "queries": queries[number] + min(extra, int(counts[number])),
-                **{f"{name}_index": int(cells[-1][number]) for name, cells in followed.items()},
-                **{f"{name}_reached": many[number] for name, many in reached.items()},
-            }
-        )
-    tests = landscape.test_200[followed[decided][-1]]
-    return {
-        "choice": decided,
-        "found": found,
-        "test_200": float(tests.mean()),
-        "test_200_error": standard_error(tests),
-        "distinct_queries": float(counts.mean()),
-        "queries": float(np.mean([cell["queries"] for cell in found])),
-        "by_choice": {
-            name: {
-                column: float(values[cells[-1]].mean())
-                for column, values in (
-                    ("val_12", landscape.val_12),
-                    ("val_200", landscape.val_200),
-                    ("test_200", landscape.test_200),
-                )
-            }
-            | {"test_200_error": standard_error(landscape.test_200[cells[-1]])}
-            for name, cells in followed.items()
-        },
-    }
-
-
-def first_reach(accuracies: Floats, target: float, points: list[int]) -> list[int | None]:
-    """Distinct queries after which each search first had a cell at the target; None if never.
-
-    Args:
-        accuracies: ``(points, seeds)``.
-        target: accuracy to reach.
-        points: numbers of distinct queries.
-    """
-    there: list[list[bool]] = (accuracies >= target).T.tolist()  # one list a search
-    return [points[hits.index(True)] if any(hits) else None for hits in there]
-
-
-def standard_error(values: Floats) -> float | None:
-    """Of the mean; None with one value."""
-    if len(values) < 2:
-        return None
-    return float(values.std(ddof=1) / np.sqrt(len(values)))
-
-
-def curves_csv(
-    points: list[int],
-    followed: dict[str, space.Integers],
-    landscape: Landscape,
-    choice: str,
-) -> str:
-    """Means over seeds against distinct queries; a search that has ended stays where it was."""
-    import pandas as pd
-
-    decided = landscape.test_200[followed[choice if choice in followed else "best"]]
-    errors = np.full(len(points), np.nan)
-    if decided.shape[1] > 1:
-        errors = decided.std(1, ddof=1) / np.sqrt(decided.shape[1])
-    frame = pd.DataFrame(
-        {
-            "distinct_queries": points,
-            "val_12": landscape.val_12[followed["best"]].mean(1),
-            "test_200": decided.mean(1),
-            "test_200_error": errors,
-            **{
-                f"{name}_test_200": landscape.test_200[cells].mean(1)
-                for name, cells in followed.items()
-            },
-        }
-    )
-    return str(frame.to_csv(index=False, float_format="%.6g"))

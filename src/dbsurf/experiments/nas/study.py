@@ -15,6 +15,8 @@ from dbsurf.experiments.style import estimator_line, panels, shared_legend
 from dbsurf.runs.folder import SUMMARY
 
 FOUND = ("index", "architecture", "val_12", "val_200", "test_200", "distinct_queries", "queries")
+#: Sets that are part of one of the table's: a cell found on them is looked up under that.
+WHOLE = {"cifar10-subset": "cifar10"}
 TITLES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "imagenet16-120": "ImageNet16-120"}
 
 
@@ -63,11 +65,12 @@ def scale(configuration: dict[str, Any]) -> str:
         if configuration.get("choice") == "finalists":
             words += f", {configuration['finalists']} finalists"
         return words
+    known = {name: configuration.get(name) for name in ("channels", "cells", "epochs")}
     images = configuration.get("images") or "all"
+    part = f" of {configuration['dataset']}" if configuration["dataset"] in WHOLE else ""
     return (
-        f"supernet, {configuration.get('channels')} channels, {configuration.get('cells')} cells, "
-        f"{images} images, {configuration.get('warmup_epochs')} + {configuration.get('epochs')} "
-        f"epochs, n = {configuration['n']}"
+        f"supernet, {known['channels']} channels, {known['cells']} cells, {images} images{part}, "
+        f"{configuration.get('warmup_epochs')} + {known['epochs']} epochs, n = {configuration['n']}"
     )
 
 
@@ -94,7 +97,7 @@ def table_2(folders: Iterable[Path]) -> pd.DataFrame:
     known = found[(found["landscape"] == "NAS-Bench-201") & found["test_200"].notna()]
     for (mode, estimator, size), group in known.groupby(["mode", "estimator", "scale"], sort=False):
         means, counts = {}, []
-        for dataset, part in group.groupby("dataset"):
+        for dataset, part in group.groupby(group["dataset"].replace(WHOLE)):
             tests = part["test_200"]
             means[str(dataset)] = (tests.mean(), tests.std(ddof=1) / math.sqrt(len(tests)))
             counts.append(len(tests))
