@@ -24,13 +24,13 @@ CURVES = "curves.csv"
 
 def run_table(options: Options) -> dict[str, Any]:
     """Do the searches that ``options`` describe, unless they are done; returns the summary."""
-    searcher = find_searcher(options)
-    table = load_table(options.dataset, options.data_dir)
-    landscape = Landscape.of(table, options.dataset)
     folder = options.folder()
     finished = read_finished(folder, options.config())
     if finished is not None:
         return finished
+    searcher = find_searcher(options)
+    table = load_table(options.dataset, options.data_dir)
+    landscape = Landscape.of(table, options.dataset)
     if options.threads:
         torch.set_num_threads(options.threads)
     folder.mkdir(parents=True, exist_ok=True)
@@ -111,6 +111,7 @@ def search_all(options: Options, landscape: Landscape, searcher: Searcher) -> li
                     bar.show(before + step, note)
 
             part = searcher(landscape.val_12, number, show)
+            bar.line(steps * (done + 1), f"block {done + 1} of {len(numbers)}")
             if part.queries.shape[1] < BLOCK:  # nothing random in it: one search is all of them
                 seeds = options.searches()
                 return [Block(part, part.distinct(), landscape, options.finalists, seeds)]
