@@ -105,9 +105,9 @@ class Trainer:
             self.sampled[(paths * self._places).sum(-1)] = True
             return losses(paths)
 
-        law = self.architecture.distribution(learn=self.searching)
-        if not law.event_shape.numel():
+        if not len(self.architecture.open_edges()):
             return f(self.architecture.fixed.new_empty(1, 0)).squeeze(0)
+        law = self.architecture.distribution(learn=self.searching)
         return self.estimator(f, law, generator=self.batches.generator)  # type: ignore[no-any-return]
 
     @property
