@@ -92,9 +92,7 @@ def test_operations_that_were_not_sampled_are_neither_computed_nor_held(path):
         loss = network(images, path).square().mean()
     expected = {
         f"stages.{stage}.{cell}.edges.{edge}.{space.OPERATIONS[operation]}"
-        for stage, cell, (edge, operation) in itertools.product(
-            range(3), range(2), enumerate(path)
-        )
+        for stage, cell, (edge, operation) in itertools.product(range(3), range(2), enumerate(path))
         if operation != NONE
     }
     assert sorted(called) == sorted(expected)  # each once

@@ -39,7 +39,7 @@ def trainer(*, rate: float | None = 0.1, warmup: int = 2, seed: int = 0, **optio
     )
 
 
-# --- schedule ---------------------------------------------------------------------------------------
+# --- schedule ---------------------------------------------------------------------------------
 
 
 def test_warm_up_is_a_factor_on_the_base_rate_and_the_cosine_is_cut():
@@ -56,7 +56,7 @@ def test_warm_up_is_a_factor_on_the_base_rate_and_the_cosine_is_cut():
     assert Schedule(base=0.5, warmup=0, cosine=10).rate(0) == 0.5
 
 
-# --- images -----------------------------------------------------------------------------------------
+# --- images -----------------------------------------------------------------------------------
 
 
 def test_every_image_is_moved_and_flipped_on_its_own():
@@ -126,7 +126,7 @@ def test_an_epoch_has_every_image_once_and_batches_go_on_where_they_stopped():
         Batches(images, torch.arange(10), 11, torch.Generator())
 
 
-# --- architecture -----------------------------------------------------------------------------------
+# --- architecture -----------------------------------------------------------------------------
 
 
 def test_an_edge_is_fixed_when_its_best_operation_leads_by_the_threshold():
@@ -152,7 +152,7 @@ def test_an_edge_is_fixed_when_its_best_operation_leads_by_the_threshold():
         Architecture(threshold=0)
 
 
-# --- steps ------------------------------------------------------------------------------------------
+# --- steps ------------------------------------------------------------------------------------
 
 
 def weights(of: Trainer) -> list[Tensor]:
@@ -218,9 +218,12 @@ def test_together_and_one_by_one_train_alike():
 def test_a_search_finds_the_operation_that_lowers_the_loss():
     """A fixed loss in place of the network: 3x3 convolutions are better, by ever so little."""
     ours = trainer(warmup=0, rate=0.3, threshold=0.8, estimator=dbsurf.DBsurf(5))
-    ours.network.forward = lambda inputs, path: torch.zeros(  # type: ignore[method-assign]
-        len(inputs), 4
-    ) + torch.tensor([0.0, 0.0, 0.0, 1.0]) * sum(operation != 3 for operation in path)
+    ours.network.forward = lambda inputs, path: (
+        torch.zeros(  # type: ignore[method-assign]
+            len(inputs), 4
+        )
+        + torch.tensor([0.0, 0.0, 0.0, 1.0]) * sum(operation != 3 for operation in path)
+    )
     for _ in range(80):
         ours.step()
     assert ours.architecture.likeliest() == (3,) * 6
