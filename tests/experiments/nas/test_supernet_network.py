@@ -6,12 +6,12 @@ import itertools
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 
 from dbsurf.experiments.nas import space
 from dbsurf.experiments.nas.supernet.cell import Cell, alive
 from dbsurf.experiments.nas.supernet.network import Supernet
-from dbsurf.experiments.nas.supernet.normalisation import BatchNorm
+from dbsurf.experiments.nas.supernet.normalisation import BatchNorm, synchronise
 
 f64 = torch.float64
 NONE, SKIP, CONV1, CONV3, POOL = range(5)
@@ -116,3 +116,24 @@ def test_batch_norm_is_torchs_on_the_batch(affine):
     torch.testing.assert_close(ours.double()(x), theirs.double()(x))
     assert (BatchNorm(3, affine=False)(torch.zeros(5, 3, 4, 4)) == 0).all()
     assert not list(ours.buffers())
+
+
+def test_statistics_over_a_group_of_one_are_its_own():
+    """The way through the process group; with two processes see test_supernet_workers."""
+    x = torch.randn(5, 3, 4, 4, dtype=f64)
+    results = []
+    distributed.init_process_group("gloo", rank=0, world_size=1, store=distributed.HashStore())
+    try:
+        for joined in (False, True):
+            norm = BatchNorm(3, affine=True).double()
+            with torch.no_grad():
+                norm.weight.copy_(torch.tensor([1.0, 2.0, 3.0]))
+            synchronise(nn.Sequential(norm), joined)
+            inputs = x.clone().requires_grad_()
+            outputs = norm(inputs)
+            outputs.pow(3).sum().backward()
+            results.append((outputs.detach(), inputs.grad, norm.weight.grad, norm.bias.grad))
+    finally:
+        distributed.destroy_process_group()
+    for plain, through_the_group in zip(*results, strict=True):
+        torch.testing.assert_close(plain, through_the_group)

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from dbsurf import data
+from dbsurf.data import store
 from dbsurf.experiments.nas.options import Options
 from dbsurf.experiments.nas.supernet.launching import search
 from dbsurf.runs.checkpoint import read_checkpoint
@@ -39,6 +41,14 @@ TINY = Options(
 )
 
 
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Options:
+    """With the digits in a folder of their own, read from their table once."""
+    place = tmp_path_factory.mktemp("data")
+    store.save("digits", data.load_arrays("digits", place), place)
+    return dataclasses.replace(TINY, data_dir=place)
+
+
 def state(folder: Path) -> dict:
     return read_checkpoint(folder / "checkpoint.pt")["state"]["trainer"]
 
@@ -51,9 +61,9 @@ def assert_alike(left: dict, right: dict, tolerance: float) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")  # Fabric's advice
-def test_two_processes_give_the_update_of_one_with_the_joined_batch(tmp_path):
-    one = search(dataclasses.replace(TINY, out=tmp_path / "one"))
-    two = search(dataclasses.replace(TINY, out=tmp_path / "two", devices=2))
+def test_two_processes_give_the_update_of_one_with_the_joined_batch(tiny, tmp_path):
+    one = search(dataclasses.replace(tiny, out=tmp_path / "one"))
+    two = search(dataclasses.replace(tiny, out=tmp_path / "two", devices=2))
     assert_alike(state(tmp_path / "one"), state(tmp_path / "two"), 1e-4)
     assert (state(tmp_path / "two")["architecture"]["logits"] != 0).any()
     assert two["configuration"] == one["configuration"]
@@ -62,9 +72,9 @@ def test_two_processes_give_the_update_of_one_with_the_joined_batch(tmp_path):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("precision", ["bf16-mixed", "16-mixed"])
-def test_mixed_precision_trains(tmp_path, precision):
-    search(dataclasses.replace(TINY, out=tmp_path / "full"))
-    options = dataclasses.replace(TINY, out=tmp_path / "half", precision=precision)
+def test_mixed_precision_trains(tiny, tmp_path, precision):
+    search(dataclasses.replace(tiny, out=tmp_path / "full"))
+    options = dataclasses.replace(tiny, out=tmp_path / "half", precision=precision)
     summary = search(options)
     assert summary["configuration"]["precision"] == precision
     full, half = state(tmp_path / "full"), state(tmp_path / "half")

@@ -156,11 +156,11 @@ PRESETS = {
     "laptop": _LAPTOP,
     "smoke": replace(
         _LAPTOP,
-        images=2_000,
+        images=4_000,
         warmup_epochs=3,
         epochs=3,
         cosine_epochs=16,
-        architecture_rate=0.1,
+        architecture_rate=0.094,
         supernet_seeds=1,
     ),
 }

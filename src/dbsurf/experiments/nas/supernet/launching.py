@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 SEED_STEP = 5  # the paper's seeds are 0, 5, 10, 15
-Outcome = list[dict[str, Any]] | Exception
+Outcome = list[dict[str, Any]] | BaseException
 
 
 def search(options: Options) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def launch(runs: Sequence[Options]) -> list[dict[str, Any]]:
         precision=options.precision,
     )
     outcome: Outcome = fabric.launch(partial(work, runs=list(runs)))
-    if isinstance(outcome, Exception):
+    if isinstance(outcome, BaseException):
         raise outcome
     return outcome
 
@@ -138,10 +138,17 @@ def launch(runs: Sequence[Options]) -> list[dict[str, Any]]:
 def work(fabric: Fabric, runs: Sequence[Options]) -> Outcome:
     """What each process does. Errors travel as values: process 0 reports them for all."""
     workers = FabricWorkers(fabric, runs[0].precision)
+    error: BaseException | None = None
     try:
         if workers.rank == 0:
-            return lead(runs, workers)
-        follow(runs, workers)
-    except (ValueError, OSError) as error:
-        return error
-    return []
+            lead(runs, workers)
+        else:
+            follow(runs, workers)
+    except (ValueError, OSError, KeyboardInterrupt) as caught:
+        error = caught
+    fabric.barrier()  # process 0 has written all its files
+    summaries = [read_finished(options.folder(), options.config()) for options in runs]
+    found = [summary for summary in summaries if summary is not None]
+    if len(found) < len(runs):
+        return error or ValueError("process 0 has stopped before the end")
+    return found

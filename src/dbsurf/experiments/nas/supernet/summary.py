@@ -6,20 +6,32 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+from dbsurf.data import store
 from dbsurf.experiments.nas import space
 from dbsurf.experiments.nas.options import Options
+from dbsurf.experiments.nas.table import DATASETS, REPORTED, Table, load_table
 
-COLUMNS = ("val_12", "val_200", "test_200")
-MEANS = ("test_200", "distinct_queries", "queries")
+TABLES = ("nasbench201", "nats-bench")
+WHOLE = {"cifar10-subset": "cifar10"}  # sets that are part of one of the table's
+
+
+def table_of(options: Options) -> tuple[Table | None, str]:
+    """The table, None if it is not here or does not have the set; the set's name in it."""
+    dataset = WHOLE.get(options.dataset, options.dataset)
+    here = any(store.locate(name, options.data_dir) is not None for name in TABLES)
+    known = here and dataset in DATASETS
+    return (load_table(dataset, options.data_dir) if known else None), dataset
 
 
 def found_cell(options: Options, cell: space.Cell) -> dict[str, Any]:
-    """A found cell with its accuracies, None where the table is not here or has no such set."""
+    """A found cell with its accuracies, None where the table cannot tell."""
+    index = space.to_index(cell)
+    table, dataset = table_of(options)
     return {
         "seed": options.seed,
-        "index": space.to_index(cell),
+        "index": index,
         "architecture": space.to_string(cell),
-        **dict.fromkeys(COLUMNS),
+        **(dict.fromkeys(REPORTED) if table is None else table.record(index, dataset)),
     }
 
 

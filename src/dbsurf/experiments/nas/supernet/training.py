@@ -85,7 +85,8 @@ class Trainer:
         self.workers.share_gradients(self.weights)
         for group in self.weight_optimiser.param_groups:
             group["lr"] = self.schedule.rate(self.steps)
-        if self.architecture.logits.grad is None:
+        # A loss that is not finite says nothing of the architecture; the run's next look sees it.
+        if self.architecture.logits.grad is None or not bool(torch.isfinite(value)):
             self.workers.step(self.weight_optimiser)
         else:
             self.workers.step(self.weight_optimiser, self.architecture_optimiser)
