@@ -13,7 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 
-from dbsurf.experiments.nas.space import EDGES, OPERATIONS, Cell
+from dbsurf.experiments.nas.space import EDGES, NODES, OPERATIONS, Cell
 from dbsurf.experiments.nas.supernet.cell import alive
 from dbsurf.experiments.style import BLUE, GREEN, GREY, ORANGE, STYLE, VERMILION
 from dbsurf.runs.folder import write_atomically
@@ -32,7 +32,7 @@ LABELS = {
     "nor_conv_3x3": "conv 3x3",
     "avg_pool_3x3": "avg pool 3x3",
 }
-NODE = 0.17  # radius
+STEP = 1.55  # between neighbouring nodes
 # How far each edge bends from the straight line, up or down, so that none crosses a node.
 BENDS = (0.0, 0.62, 0.0, 1.30, -0.62, 0.0)
 
@@ -50,29 +50,26 @@ def draw_cell(cell: Cell, path: Path, title: str, probabilities: Sequence[float]
         probabilities: of the drawn operation on every edge.
     """
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(6.4, 3.4), layout="constrained")
+        figure = Figure(figsize=(6.4, 2.9), layout="constrained")
         FigureCanvasAgg(figure)
         axes = figure.subplots()
         axes.set_axis_off()
         axes.set_aspect("equal")
         axes.set_xlim(-0.4, 5.1)
-        axes.set_ylim(-1.15, 1.75)
+        axes.set_ylim(-0.85, 1.5)
         axes.set_title(title)
         living = alive(cell)
         for number, (source, target) in enumerate(EDGES):
             dead = living[number] != cell[number]
             _edge(axes, source, target, BENDS[number], cell[number], dead, probabilities[number])
-        for node in range(4):
+        for node in range(NODES):
             x = node * STEP
             axes.plot([x], [0], "o", ms=24, mfc="white", mec="black", mew=1.2, zorder=3)
-            text = {0: "in", 3: "out"}.get(node, str(node))
+            text = {0: "in", NODES - 1: "out"}.get(node, str(node))
             axes.text(x, 0, text, ha="center", va="center", zorder=4)
         buffer = io.BytesIO()
         figure.savefig(buffer, dpi=150, format="png")
     write_atomically(path, buffer.getvalue())
-
-
-STEP = 1.55  # between neighbouring nodes
 
 
 def _edge(
