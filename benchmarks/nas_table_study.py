@@ -3,8 +3,9 @@
 Run with `python benchmarks/nas_table_study.py`; the table must be there (`dbsurf data fetch
 nasbench201`). First every method's own setting is chosen on 12-epoch validation accuracies with
 seeds that the study does not use, then the study itself is run: 200 seeds, three data sets, 5,000
-queries a search. About half an hour on one core; finished runs are not run again. `--report` only
-writes what the finished runs say.
+queries a search; DBsurf and LOORF also at the rate of REINFORCE with a running mean. About half an
+hour on one core; finished runs are not run again. `--report` only writes what the finished runs
+say.
 """
 
 from __future__ import annotations
@@ -27,12 +28,13 @@ TUNING_SEEDS, TUNING_FROM = 100, 10_000
 TOLERANCE = 0.02
 RATES = (0.01, 0.02, 0.05, 0.1, 0.2)
 POPULATIONS = ((10, 3), (10, 5), (25, 5), (25, 10), (50, 10), (50, 25), (100, 25), (100, 50))
+RUNNING_MEAN: tuple[str, tuple[str, ...]] = ("reinforce", ("baseline=running-mean",))
 GRADIENT: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("dbsurf", ()),
     ("dbsurf", ("alpha=0.5",)),
     ("dbsurf", ("alpha=preserve",)),
     ("loorf", ()),
-    ("reinforce", ("baseline=running-mean",)),
+    RUNNING_MEAN,
     ("reinforce", ()),
 )
 RUNS, RESULTS, PAGE = Path("runs/nas-study"), Path("docs/results/nas"), Path("docs/nas.md")
@@ -92,24 +94,35 @@ def tune(estimator: str, extras: tuple[str, ...]) -> tuple[dict[str, Any], list[
 
 
 def plan() -> list[Options]:
-    """All runs of the study, each method at its chosen setting."""
-    methods: list[tuple[str, tuple[str, ...], dict[str, Any]]] = []
+    """All runs of the study, each method at its chosen setting, and two at another's."""
+    chosen: dict[tuple[str, tuple[str, ...]], dict[str, Any]] = {}
     tried = []
-    for estimator, extras in (*GRADIENT, ("evolution", ())):
-        setting, rows = tune(estimator, extras)
-        methods.append((estimator, extras, setting))
+    for method in (*GRADIENT, ("evolution", ())):
+        chosen[method], rows = tune(*method)
         tried += rows
     RUNS.mkdir(parents=True, exist_ok=True)
     pd.DataFrame(tried).to_csv(RUNS / "tuning.csv", index=False, float_format="%.6g")
-    methods += [("random", (), {}), ("exact", (), methods[0][2])]
+    same = dict.fromkeys((("dbsurf", ()), ("loorf", ())), chosen[RUNNING_MEAN])
+    chosen |= {("random", ()): {}, ("exact", ()): chosen["dbsurf", ()]}
     found = []
-    for dataset, (estimator, extras, setting) in product(paper.DATASETS, methods):
-        options = replace(base(dataset, estimator, extras), seeds=SEEDS, **setting)
-        found.append(replace(options, out=RUNS / "search" / f"{dataset}-{options.label()}"))
+    for place, settings in (("search", chosen), ("same-rate", same)):
+        for dataset, (method, setting) in product(paper.DATASETS, settings.items()):
+            options = replace(base(dataset, *method), seeds=SEEDS, **setting)
+            found.append(replace(options, out=RUNS / place / f"{dataset}-{options.label()}"))
     return found
 
 
 # --- the page -------------------------------------------------------------------------------------
+
+
+def method(configuration: dict[str, Any]) -> str:
+    """Estimator, options and setting."""
+    words = [study.label(configuration)]
+    if configuration["estimator"] == "evolution":
+        words.append(f"{configuration['population']}/{configuration['tournament']}")
+    elif configuration["estimator"] != "random":
+        words.append(str(configuration["logits_rate"]))
+    return ", ".join(words)
 
 
 def reach(folders: list[Path]) -> pd.DataFrame:
@@ -124,7 +137,7 @@ def reach(folders: list[Path]) -> pd.DataFrame:
             rows.append(
                 {
                     "dataset": configuration["dataset"],
-                    "method": study.label(configuration),
+                    "method": method(configuration),
                     "choice": choice,
                     "target": paper.DBSURF[configuration["dataset"]] - 0.1,
                     "share": float(np.isfinite(known).mean()),
@@ -141,16 +154,12 @@ def choices(folders: list[Path]) -> pd.DataFrame:
     for folder in folders:
         summary = json.loads((folder / "summary.json").read_text())
         configuration = summary["configuration"]
-        setting = {
-            name: configuration[name] for name in ("logits_rate", "population", "tournament")
-        }
         for choice, numbers in summary["by_choice"].items():
             rows.append(
                 {
                     "dataset": configuration["dataset"],
-                    "method": study.label(configuration),
+                    "method": method(configuration),
                     "choice": choice,
-                    **setting,
                     **numbers,
                     "distinct_queries": summary["distinct_queries"],
                     "seeds": len(summary["found"]),
@@ -162,7 +171,9 @@ def choices(folders: list[Path]) -> pd.DataFrame:
 
 def choices_markdown(table: pd.DataFrame) -> str:
     """Test accuracy of every method and choice, a column for each data set."""
-    lines = ["| method | choice | CIFAR-10 | CIFAR-100 | ImageNet16-120 | distinct cells |"]
+    lines = [
+        "| method, setting | choice | CIFAR-10 | CIFAR-100 | ImageNet16-120 | distinct cells |"
+    ]
     lines.append("|---" * 6 + "|")
     for (method, choice), part in table.groupby(["method", "choice"], sort=False):
         rows = part.set_index("dataset")
@@ -177,7 +188,10 @@ def choices_markdown(table: pd.DataFrame) -> str:
 
 def reach_markdown(table: pd.DataFrame) -> str:
     """Median of distinct queries and the share of searches that get there at all."""
-    lines = ["| method | choice | CIFAR-10 | CIFAR-100 | ImageNet16-120 |", "|---" * 5 + "|"]
+    lines = [
+        "| method, setting | choice | CIFAR-10 | CIFAR-100 | ImageNet16-120 |",
+        "|---" * 5 + "|",
+    ]
     for (method, choice), part in table.groupby(["method", "choice"], sort=False):
         rows = part.set_index("dataset")
         cells = []
@@ -205,14 +219,20 @@ def tuning_markdown(table: pd.DataFrame) -> str:
 def report() -> None:
     """Tables and figure from the finished runs."""
     folders = study.finished_runs([RUNS / "search"])
+    all_folders = study.finished_runs([RUNS / "search", RUNS / "same-rate"])
+    tuned = study.finished_runs([RUNS / "tuning"])
     RESULTS.mkdir(parents=True, exist_ok=True)
     digits = "%.6g"
     tuning = pd.read_csv(RUNS / "tuning.csv")
+    rates = choices(tuned)
+    shown = rates["method"].str.match(r"(dbsurf|reinforce baseline=running-mean), 0")
+    rates = rates[shown].sort_values("method", kind="stable")
     tables = {
-        "table-search-found": study.results(folders),
-        "table-search-table2": study.table_2(folders),
-        "table-search-choices": choices(folders),
-        "table-search-reach": reach(folders),
+        "table-search-found": study.results(all_folders),
+        "table-search-table2": study.table_2(all_folders),
+        "table-search-choices": choices(all_folders),
+        "table-search-reach": reach(all_folders),
+        "table-search-rates": rates,
         "table-search-tuning": tuning,
         "table-search-curves": study.curves(folders),
     }
@@ -223,6 +243,7 @@ def report() -> None:
     insert("choices", choices_markdown(tables["table-search-choices"]))
     insert("reach", reach_markdown(tables["table-search-reach"]))
     insert("tuning", tuning_markdown(tuning))
+    insert("rates", choices_markdown(rates))
 
 
 def insert(name: str, text: str) -> None:

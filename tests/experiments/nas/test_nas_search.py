@@ -106,6 +106,12 @@ def test_the_mode_is_that_of_the_step_in_which_a_cell_was_new(followed):
     np.testing.assert_array_equal(trace.mode(asked, distinct, [4, 5])[-1], MODES[-1])
 
 
+def test_the_last_mode_counts_even_if_the_last_steps_brought_nothing_new():
+    asked = Trace(np.array([[0, 1], [2, 1], [0, 1], [0, 1]]), MODES[[0, 1]], 2)
+    found = trace.mode(asked, asked.distinct(), [1, 2])
+    np.testing.assert_array_equal(found, [[0, 4], [1, 4]])
+
+
 def test_points_of_curves_end_at_the_last():
     assert trace.grid(3) == [1, 2, 3]
     assert trace.grid(1) == [1]

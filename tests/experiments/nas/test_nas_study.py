@@ -75,6 +75,11 @@ def test_results_have_a_row_a_found_cell(folders):
     row = found[(found["estimator"] == "random") & (found["seed"] == 1)].iloc[0]
     assert (row["index"], row["test_200"], row["distinct_queries"]) == (11, 94.0, 30)
     assert row["scale"] == "table, 7 steps of n = 5, 30 finalists"
+    scales = {
+        name: study.scale(Options(estimator=name).config()) for name in ("loorf", "evolution")
+    }
+    assert scales["loorf"] == "table, 1000 steps of n = 5, rate 0.05, 30 finalists"
+    assert "population 50, tournament 10, 30 finalists" in scales["evolution"]
 
 
 def test_table_2_has_the_papers_rows_the_optimum_and_ours(folders):

@@ -61,10 +61,15 @@ def label(configuration: dict[str, Any]) -> str:
 def scale(configuration: dict[str, Any]) -> str:
     """How large a search was, in a few words."""
     if configuration["mode"] == "table":
-        words = f"table, {configuration['steps']} steps of n = {configuration['n']}"
-        if configuration.get("choice") == "finalists":
-            words += f", {configuration['finalists']} finalists"
-        return words
+        words = [f"table, {configuration['steps']} steps of n = {configuration['n']}"]
+        if configuration["estimator"] == "evolution":
+            words.append(f"population {configuration['population']}")
+            words.append(f"tournament {configuration['tournament']}")
+        elif configuration["estimator"] != "random":
+            words.append(f"rate {configuration['logits_rate']}")
+        if configuration["choice"] == "finalists":
+            words.append(f"{configuration['finalists']} finalists")
+        return ", ".join(words)
     known = {name: configuration.get(name) for name in ("channels", "cells", "epochs")}
     images = configuration.get("images") or "all"
     part = f" of {configuration['dataset']}" if configuration["dataset"] in WHOLE else ""

@@ -105,12 +105,11 @@ def finalists(
 
 def mode(trace: Trace, distinct: Distinct, points: Sequence[int]) -> Integers:
     """The most probable cell after the step that brought the m-th distinct cell, for every m of
-    ``points``; the last step's for a search that had fewer. ``(points, seeds)``."""
+    ``points``; after the last step once a search has no new cell any more. ``(points, seeds)``."""
     assert trace.modes is not None
     step = distinct.moments[:, _last(points, distinct.cells.shape[1])] // trace.draws
-    fewer = np.asarray(points) > distinct.counts[:, None]  # (seeds, points)
-    step = np.where(fewer, len(trace.modes) - 1, np.minimum(step, len(trace.modes) - 1))
-    return np.take_along_axis(trace.modes, step.T, 0)
+    over = np.asarray(points) >= distinct.counts[:, None]  # (seeds, points)
+    return np.take_along_axis(trace.modes, np.where(over, len(trace.modes) - 1, step).T, 0)
 
 
 def grid(most: int) -> list[int]:
