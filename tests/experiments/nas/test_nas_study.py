@@ -79,7 +79,7 @@ def test_results_have_a_row_a_found_cell(folders):
         name: study.scale(Options(estimator=name).config()) for name in ("loorf", "evolution")
     }
     assert scales["loorf"] == "table, 1000 steps of n = 5, rate 0.05, 30 finalists"
-    assert "population 50, tournament 10, 30 finalists" in scales["evolution"]
+    assert "population 25, tournament 5, 30 finalists" in scales["evolution"]
 
 
 def test_table_2_has_the_papers_rows_the_optimum_and_ours(folders):

@@ -48,9 +48,9 @@ class Options:
     one of the highest 200-epoch validation accuracy. Without a distribution mode is best."""
     finalists: int = field(default=30, metadata=TABLE)
     """Table: how many are trained for 200 epochs to choose among them."""
-    population: int = field(default=50, metadata=TABLE)
+    population: int = field(default=25, metadata=TABLE)
     """Table: cells alive, for `--estimator evolution`."""
-    tournament: int = field(default=10, metadata=TABLE)
+    tournament: int = field(default=5, metadata=TABLE)
     """Table: candidates for a parent, for `--estimator evolution`."""
 
     # By supernet alone: what is trained, and for how long (appendix C.2) ...
