@@ -25,6 +25,7 @@ COMMANDS = {
     "estimators": "dbsurf.catalogue",
     "toy": "dbsurf.experiments.toy.command",
     "vae": "dbsurf.experiments.vae",
+    "nas": "dbsurf.experiments.nas",
     "sweep": "dbsurf.sweep.command",
     "report": "dbsurf.report.command",
     "data": "dbsurf.data.command",

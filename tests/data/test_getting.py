@@ -185,7 +185,7 @@ def test_wrong_content_is_refused_and_not_kept(tmp_path, server):
 
 
 def test_a_set_without_a_home_cannot_be_fetched(tmp_path):
-    with pytest.raises(ValueError, match="cifar10-subset is not in"):
+    with pytest.raises(ValueError, match="cifar10-subset is not in .*: `dbsurf data import FILE`"):
         fetch("cifar10-subset", tmp_path)
 
 

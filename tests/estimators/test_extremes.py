@@ -195,3 +195,16 @@ def test_empty_batch():
     for case in CASES:
         value = case.build(2)(f, Independent(Bernoulli(torch.zeros(0, 3)), 1))
         assert value.shape == (0,)
+
+
+def test_categories_that_were_not_drawn_get_exactly_nothing():
+    """The weights of LOORF sum to 0 but for the last digit, and Adam would magnify that."""
+    logits = torch.randn(400, 6, 5)
+    law = Independent(Categorical(logits=logits), 1)
+    estimate = dbsurf.LOORF(3).estimate(lambda x: x.float().sin().sum(-1), law)
+    drawn = torch.nn.functional.one_hot(estimate.samples, 5).sum(0) > 0
+    assert (estimate.grad[~drawn] == 0).all()
+    assert (estimate.grad[drawn] != 0).float().mean() > 0.9
+    same = (estimate.samples == estimate.samples[0]).all(0)
+    assert same.any()
+    assert (estimate.grad[same] == 0).all()

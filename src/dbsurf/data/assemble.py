@@ -6,7 +6,9 @@ takes what it knows and returns None if something it needs is not there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +16,10 @@ import numpy.typing as npt
 Pieces = Mapping[str, npt.NDArray[np.generic]]
 Arrays = dict[str, npt.NDArray[np.generic]]
 Images = npt.NDArray[np.uint8]
+Labels = npt.NDArray[np.generic]
+Kind = TypeVar("Kind", bound=np.generic)
 
+LABELLED = ("x_train", "y_train", "x_test", "y_test")
 NAMES = (("x_train", "x_test"), ("train", "test"), ("data", "testdata"))
 
 
@@ -82,11 +87,14 @@ def as_images(array: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
 
 
 def cifar_batches(pieces: Pieces) -> Arrays | None:
-    """CIFAR-10 from its binary version, from pictures with one image a row, or from an npz."""
-    names = ("x_train", "y_train", "x_test", "y_test")
-    ready = named(pieces, {name: name for name in names})
+    """CIFAR-10 from its binary or Python version, from pictures with one image a row, from npz."""
+    ready = named(pieces, {name: name for name in LABELLED})
     if ready is not None:
         return ready
+    batches = [f"data_batch_{i}" for i in range(1, 6)]
+    python = joined_batches(pieces, batches, ["test_batch"], "labels")
+    if python is not None:
+        return _bytes(python)
     train = [find(pieces, f"data_batch_{i}.") for i in range(1, 6)]
     test = find(pieces, "test_batch.")
     if test is None or any(batch is None for batch in train):
@@ -108,7 +116,100 @@ def cifar_batches(pieces: Pieces) -> Arrays | None:
 
 
 def _planes(records: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-    return np.ascontiguousarray(records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
+    """The last bytes of every record, three planes of colour, as images."""
+    return colours_last(records[:, -3 * 32 * 32 :])
+
+
+def colours_last(rows: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+    """``(N, side, side, 3)`` from rows of three square planes."""
+    side = math.isqrt(rows.shape[1] // 3)
+    return np.ascontiguousarray(rows.reshape(-1, 3, side, side).transpose(0, 2, 3, 1))
+
+
+def joined_batches(
+    pieces: Pieces, train: Sequence[str], test: Sequence[str], labels: str
+) -> Arrays | None:
+    """Batches that are dictionaries of ``data`` and labels, as in Python versions of sets.
+
+    Args:
+        pieces: ``FILE/data`` and ``FILE/labels``, arrays of such files.
+        train: names of the files for training, in order.
+        test: the same for the test.
+        labels: how the labels are called.
+    """
+    found: Arrays = {}
+    for part, names in (("train", train), ("test", test)):
+        data = [member(pieces, name, "data") for name in names]
+        numbers = [member(pieces, name, labels) for name in names]
+        if any(array is None for array in (*data, *numbers)):
+            return None
+        found[f"x_{part}"] = colours_last(
+            np.concatenate([array for array in data if array is not None])
+        )
+        found[f"y_{part}"] = np.concatenate([array for array in numbers if array is not None])
+    return found
+
+
+def member(pieces: Pieces, file: str, key: str) -> npt.NDArray[np.generic] | None:
+    """The array ``key`` of the one file of that name."""
+    found = [
+        array
+        for name, array in pieces.items()
+        if name == f"{file}/{key}" or name.endswith(f"/{file}/{key}")
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def cifar_100(pieces: Pieces) -> Arrays | None:
+    """CIFAR-100 with its hundred fine classes: binary version, Python version, or npz."""
+    ready = _with_classes(pieces, 100)
+    if ready is not None:
+        return ready
+    python = joined_batches(pieces, ["train"], ["test"], "fine_labels")
+    if python is not None:
+        return _bytes(python)
+    train, test = find(pieces, "train.bin"), find(pieces, "test.bin")
+    if train is None or test is None or train.ndim != 2 or test.ndim != 2:
+        return None
+    return {  # a byte for the coarse class, one for the fine, then 3 planes of 32x32
+        "x_train": _planes(train),
+        "y_train": train[:, 1],
+        "x_test": _planes(test),
+        "y_test": test[:, 1],
+    }
+
+
+def _with_classes(pieces: Pieces, classes: int) -> Arrays | None:
+    """An npz with our names, if its labels go so far: another set may have the same shapes."""
+    ready = named(pieces, {name: name for name in LABELLED})
+    if ready is None or not ready["y_train"].size or ready["y_train"].max() != classes - 1:
+        return None
+    return ready
+
+
+def _bytes(arrays: Arrays) -> Arrays:
+    return {name: array.astype(np.uint8) for name, array in arrays.items()}
+
+
+def imagenet16_120(pieces: Pieces) -> Arrays | None:
+    """The first 120 classes of ImageNet at 16x16, from all its batches, or our npz.
+
+    The batches number classes from 1 to 1,000.
+    """
+    ready = _with_classes(pieces, 120)
+    if ready is not None:
+        return ready
+    batches = [f"train_data_batch_{i}" for i in range(1, 11)]
+    whole = joined_batches(pieces, batches, ["val_data"], "labels")
+    if whole is None:
+        return None
+    found: Arrays = {}
+    for part in ("train", "test"):
+        labels = whole[f"y_{part}"].astype(np.int64)
+        kept = (labels >= 1) & (labels <= 120)
+        found[f"x_{part}"] = whole[f"x_{part}"][kept]
+        found[f"y_{part}"] = (labels[kept] - 1).astype(np.uint8)
+    return found
 
 
 def cifar_subset(pieces: Pieces) -> Arrays | None:
@@ -127,12 +228,27 @@ def train_and_test(arrays: Arrays) -> tuple[Images, Images]:
     return arrays["x_train"], arrays["x_test"]  # type: ignore[return-value]
 
 
+def train_and_test_labels(arrays: Arrays) -> tuple[Labels, Labels]:
+    """The set's own split."""
+    return arrays["y_train"], arrays["y_test"]
+
+
 def class_by_class(arrays: Arrays) -> tuple[Images, Images]:
     """The file goes class by class, ours through all ten in turn, so that any first images are
     a fair choice; the last 100 of each class are for the test: 4,000 and 1,000."""
-    images = arrays["images"].astype(np.uint8, copy=False)
-    turned = images.reshape(10, -1, 28, 28).swapaxes(0, 1).reshape(-1, 28, 28)
+    turned = _in_turn(arrays["images"].astype(np.uint8, copy=False))
     return turned[:4_000], turned[4_000:]
+
+
+def class_by_class_labels(arrays: Arrays) -> tuple[Labels, Labels]:
+    """The labels of `class_by_class`."""
+    turned = _in_turn(arrays["labels"])
+    return turned[:4_000], turned[4_000:]
+
+
+def _in_turn(rows: npt.NDArray[Kind]) -> npt.NDArray[Kind]:
+    """One row of each of ten equal parts, then the next of each."""
+    return rows.reshape(10, -1, *rows.shape[1:]).swapaxes(0, 1).reshape(rows.shape)
 
 
 def three_of_four(arrays: Arrays) -> tuple[Images, Images]:

@@ -49,7 +49,9 @@ def run(options: Options) -> None:
         for name, place in import_files(
             [Path(text) for text in options.names], folder, options.name
         ):
-            print(f"{name}: {place}")
+            missing = store.lacking(name, folder)
+            note = f", without {', '.join(missing)}" if missing else ""
+            print(f"{name}: {place}{note}")
     else:
         check_all(options.names, folder)
 

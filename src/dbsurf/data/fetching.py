@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -35,16 +36,25 @@ def fetch(name: str, folder: Path) -> Path:
     files = [download(url, downloads) for url in entry.urls]
     try:
         for file in files:
+            check_file(file, entry.sources.get(file.name))
             pieces |= formats.read(file)
         arrays = entry.assemble(pieces)
         if arrays is None:
             raise ValueError(f"{', '.join(entry.urls)} did not give all of {name}")
-        place = store.save(name, store.checked(arrays, entry.arrays, Path(entry.urls[0])), folder)
+        good = store.checked(arrays, entry.expected(arrays), Path(entry.urls[0]))
+        place = store.save(name, good, folder)
     finally:
         for file in files:
             file.unlink()
         downloads.rmdir()
     return place
+
+
+def check_file(file: Path, wanted: str | None) -> None:
+    """Stop if the hash of a downloaded file is known and another was found."""
+    found = hashlib.sha256(file.read_bytes()).hexdigest()
+    if wanted not in (None, found):
+        raise ValueError(f"{file.name} is corrupt: its sha256 must be {wanted}, got {found}")
 
 
 def download(url: str, folder: Path) -> Path:

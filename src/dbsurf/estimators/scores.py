@@ -146,7 +146,12 @@ class IndexScore(ClosedFormScore):
     def contract(self, weights: Tensor, samples: Tensor, centred: bool) -> Tensor:
         weights = weights.reshape(weights.shape + (1,) * (samples.ndim - weights.ndim))
         weights = weights.expand(samples.shape).movedim(0, -1)  # (*coords, n)
-        total = torch.zeros_like(self.probs).scatter_add(-1, samples.movedim(0, -1), weights)
+        index = samples.movedim(0, -1)
+        total = torch.zeros_like(self.probs).scatter_add(-1, index, weights)
+        if centred:
+            # What the weights sum to for lack of digits goes to the first sample's category: one
+            # that was not drawn gets exactly 0, which Adam would not make a whole step of.
+            return total.scatter_add(-1, index[..., :1], -total.sum(-1, keepdim=True))
         # For the likely category, as for bits: 1 - p times its weights less p times the others'.
         likely = self.probs > 0.5
         others = total.masked_fill(likely, 0).sum(-1, keepdim=True)

@@ -1,11 +1,114 @@
 """The cells of NAS-Bench-201: four nodes, an operation on each of the six edges between them.
 
-A cell is six integers, one operation an edge, edges in the benchmark's order.
+A cell is six integers, one operation an edge, edges in the benchmark's order. The benchmark also
+knows it by a string and by an index from 0 to 15,624; all three are converted into each other
+without the table.
 """
 
 from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
 
 OPERATIONS = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
 NODES = 4
 #: From node to node, in the order in which the benchmark writes them.
 EDGES = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))
+SIZE = len(OPERATIONS) ** len(EDGES)
+
+Cell = tuple[int, ...]
+Integers = npt.NDArray[np.int64]
+
+# A cell read as a number to the base 5, the first edge being its first digit.
+PLACES: Integers = len(OPERATIONS) ** np.arange(len(EDGES) - 1, -1, -1)
+_SHUFFLE = 88  # the seed with which the benchmark's authors shuffled these numbers
+
+
+def to_string(cell: Sequence[int]) -> str:
+    """The benchmark's string of a cell.
+
+    Example:
+        >>> to_string((0, 0, 0, 1, 0, 0))
+        '|none~0|+|none~0|none~1|+|skip_connect~0|none~1|none~2|'
+    """
+    cell = check(cell)
+    nodes: list[list[str]] = [[] for _ in range(NODES)]
+    for operation, (source, target) in zip(cell, EDGES, strict=True):
+        nodes[target].append(f"{OPERATIONS[operation]}~{source}")
+    return "+".join(f"|{'|'.join(edges)}|" for edges in nodes[1:])
+
+
+def from_string(text: str) -> Cell:
+    """The cell of a benchmark's string.
+
+    Example:
+        >>> from_string("|none~0|+|none~0|none~1|+|skip_connect~0|none~1|none~2|")
+        (0, 0, 0, 1, 0, 0)
+    """
+    words = [node.strip("|").split("|") for node in text.strip().split("+")]
+    if [len(node) for node in words] != list(range(1, NODES)):
+        raise ValueError(f"an architecture must read |op~0|+|op~0|op~1|+|..., got {text!r}")
+    cell = []
+    for target, node in enumerate(words, start=1):
+        for source, word in enumerate(node):
+            operation, _, origin = word.partition("~")
+            if operation not in OPERATIONS:
+                known = ", ".join(OPERATIONS)
+                raise ValueError(f"an operation must be one of {known}, got {operation!r}")
+            if origin != str(source):
+                raise ValueError(
+                    f"input {source} of node {target} must be named ~{source}, got {word!r}"
+                )
+            cell.append(OPERATIONS.index(operation))
+    return tuple(cell)
+
+
+def to_index(cell: Sequence[int]) -> int:
+    """The benchmark's index of a cell.
+
+    Example:
+        >>> to_index((4, 2, 1, 2, 1, 1))
+        0
+    """
+    number = sum(operation * place for operation, place in zip(check(cell), PLACES, strict=True))
+    return int(index_of_number()[number])
+
+
+def from_index(index: int) -> Cell:
+    """The cell of a benchmark's index."""
+    if not 0 <= index < SIZE:
+        raise ValueError(f"an index must lie between 0 and {SIZE - 1}, got {index}")
+    return tuple(int(operation) for operation in cells()[index])
+
+
+@cache
+def cells() -> Integers:
+    """All cells, ``(15625, 6)``, in the benchmark's order."""
+    numbers = list(range(SIZE))
+    random.Random(_SHUFFLE).shuffle(numbers)
+    found: Integers = np.array(numbers)[:, None] // PLACES % len(OPERATIONS)
+    found.setflags(write=False)
+    return found
+
+
+@cache
+def index_of_number() -> Integers:
+    """The benchmark's index of the cell that is each number to the base 5, ``(15625,)``."""
+    found = np.empty(SIZE, np.int64)
+    found[cells() @ PLACES] = np.arange(SIZE)
+    found.setflags(write=False)
+    return found
+
+
+def check(cell: Sequence[int]) -> Cell:
+    """``cell`` if it is one."""
+    if len(cell) != len(EDGES) or not all(0 <= op < len(OPERATIONS) for op in cell):
+        raise ValueError(
+            f"a cell must be {len(EDGES)} integers from 0 to {len(OPERATIONS) - 1}, "
+            f"got {tuple(cell)}"
+        )
+    return tuple(int(operation) for operation in cell)

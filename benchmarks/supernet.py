@@ -1,0 +1,187 @@
+"""Memory and time of a supernet step: what is held for backward, and by how many paths.
+
+Run with `python benchmarks/supernet.py`. Each line is `name ratio target ok|short`. Bytes are those
+of tensors that autograd holds, weights left out, at their peak, counted as they come and go;
+times are medians of one interleaved run on one thread. `--paper` also counts a step at the size of
+the paper (C = 16, N = 5, 128 images of 32x32), which takes a minute. Exits with status 1 if any is
+short.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from ratios import medians, report
+from torch import Tensor, nn
+
+import dbsurf
+from dbsurf.experiments.nas import space
+from dbsurf.experiments.nas.supernet.architecture import Architecture
+from dbsurf.experiments.nas.supernet.cell import Cell
+from dbsurf.experiments.nas.supernet.network import Supernet
+from dbsurf.experiments.nas.supernet.paths import Batching, PathLosses, loss
+
+N = 5
+PATH = (3, 4, 1, 2, 3, 0)
+
+
+class Ledger:
+    """Bytes held for backward: now, and at most."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self.weights = {value.data_ptr() for value in network.parameters()}
+        self.holders: Counter[int] = Counter()
+        self.now = self.peak = 0
+
+    def take(self, tensor: Tensor) -> Held:
+        return Held(tensor, self)
+
+    @contextmanager
+    def open(self) -> Iterator[Ledger]:
+        with torch.autograd.graph.saved_tensors_hooks(self.take, lambda held: held.tensor):
+            yield self
+
+
+class Held:
+    """One tensor that autograd keeps; its memory counts once, however many keep it."""
+
+    def __init__(self, tensor: Tensor, ledger: Ledger) -> None:
+        self.tensor, self.ledger = tensor, ledger
+        storage = tensor.untyped_storage()
+        self.place, self.size = storage.data_ptr(), storage.nbytes()
+        if tensor.data_ptr() in ledger.weights:
+            self.size = 0
+        ledger.holders[self.place] += 1
+        if ledger.holders[self.place] == 1:
+            ledger.now += self.size
+            ledger.peak = max(ledger.peak, ledger.now)
+
+    def __del__(self) -> None:
+        self.ledger.holders[self.place] -= 1
+        if not self.ledger.holders[self.place]:
+            self.ledger.now -= self.size
+
+
+class Mixed(nn.Module):
+    """A cell that computes all operations of an edge and adds them up, as relaxations do."""
+
+    def __init__(self, cell: Cell) -> None:
+        super().__init__()
+        self.cell = cell
+
+    def forward(self, x: Tensor, path: tuple[int, ...]) -> Tensor:
+        nodes = {0: x}
+        for (source, target), operations in zip(self.cell.graph, self.cell.edges, strict=True):
+            for operation in operations.values():
+                result = operation(nodes[source]) / len(operations)
+                nodes[target] = nodes[target] + result if target in nodes else result
+        return nodes[3]
+
+
+def with_operations(network: Supernet, change: Callable[[Cell], nn.Module]) -> Supernet:
+    """A copy of the network whose cells are changed."""
+    changed = copy.deepcopy(network)
+    changed.stages = nn.ModuleList(
+        nn.ModuleList(change(cell) for cell in stage) for stage in changed.stages
+    )
+    return changed
+
+
+def only_sampled(cell: Cell) -> Cell:
+    for edge, chosen in zip(cell.edges, PATH, strict=True):
+        for name in [name for name in edge if name != space.OPERATIONS[chosen]]:
+            del edge[name]
+    return cell
+
+
+def four_times_as_many(cell: Cell) -> Cell:
+    for edge in cell.edges:
+        for name, operation in list(edge.items()):
+            for number in range(3):
+                edge[f"{name}_{number}"] = copy.deepcopy(operation)
+    return cell
+
+
+def path_bytes(network: Supernet, images: Tensor, labels: Tensor) -> int:
+    """Held by one path."""
+    with Ledger(network).open() as ledger:
+        value = loss(network(images, PATH), labels)
+    assert value.requires_grad
+    return ledger.peak
+
+
+def step(network: Supernet, images: Tensor, labels: Tensor, batching: Batching) -> None:
+    """n paths of a uniform architecture, always the same ones, forward and backward."""
+    architecture = Architecture()
+    losses = PathLosses(lambda path: loss(network(images, path), labels), network.edges, batching)
+    value = dbsurf.DBsurf(N, validate=False)(
+        lambda samples: losses(architecture.paths(samples)),
+        architecture.distribution(),
+        generator=torch.Generator().manual_seed(0),
+    )
+    value.backward()
+
+
+def step_bytes(network: Supernet, images: Tensor, labels: Tensor, batching: Batching) -> int:
+    with Ledger(network).open() as ledger:
+        step(network, images, labels, batching)
+    return ledger.peak
+
+
+def data(size: int, batch: int) -> tuple[Tensor, Tensor]:
+    images = torch.randn(batch, 3, size, size).contiguous(memory_format=torch.channels_last)
+    return images, torch.arange(batch) % 10
+
+
+def supernet(channels: int, cells: int) -> Supernet:
+    network = Supernet(10, channels=channels, cells=cells)
+    return network.to(memory_format=torch.channels_last)
+
+
+def main(paper: bool) -> bool:
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    network, batch = supernet(8, 1), data(16, 64)
+    one = path_bytes(network, *batch)
+    few = path_bytes(with_operations(network, only_sampled), *batch)
+    many = path_bytes(with_operations(network, four_times_as_many), *batch)
+    mixed = path_bytes(with_operations(network, Mixed), *batch)
+    together = step_bytes(network, *batch, "together")
+    single = step_bytes(network, *batch, "one-by-one")
+    print(f"C = 8, N = 1, 64 images of 16x16; one path holds {one / 2**20:.2f} MiB")
+    outcomes = [
+        report("path in 5 operations an edge / in its own alone", one / few, 1.0),
+        report("path in 20 operations an edge / in its own alone", many / few, 1.0),
+        report("5 paths one by one / together, bytes", single / together, 0.5),
+    ]
+    print(f"{'all 5 operations of an edge at once / one path, bytes':<58} {mixed / one:6.2f}")
+    time = medians(
+        {
+            batching: lambda batching=batching: step(network, *batch, batching)
+            for batching in ("together", "one-by-one")
+        },
+        seconds=20,
+    )
+    ratio = time["one-by-one"] / time["together"]
+    outcomes.append(report("5 paths one by one / together, time", ratio, 1.1))
+    if paper:
+        network, batch = supernet(16, 5), data(32, 128)
+        together = step_bytes(network, *batch, "together")
+        single = step_bytes(network, *batch, "one-by-one")
+        print(
+            f"C = 16, N = 5, 128 images of 32x32; 5 paths: together {together / 2**20:.0f} MiB, "
+            f"one by one {single / 2**20:.0f} MiB"
+        )
+        outcomes.append(report("5 paths one by one / together, bytes", single / together, 0.5))
+    return all(outcomes)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--paper", action="store_true", help="also at the size of the paper")
+    raise SystemExit(0 if main(parser.parse_args().paper) else 1)

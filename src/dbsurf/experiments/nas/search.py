@@ -1,0 +1,123 @@
+"""Table search: many independent searches at once, from options to a finished folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from dbsurf.experiments.nas import space, trace
+from dbsurf.experiments.nas.conclusion import Landscape, conclude, curves_csv
+from dbsurf.experiments.nas.options import TABLE_STEPS, Options
+from dbsurf.experiments.nas.searchers import BLOCK, Searcher, find_searcher
+from dbsurf.experiments.nas.table import load_table
+from dbsurf.experiments.nas.trace import Distinct, Trace
+from dbsurf.runs.folder import CONFIG, SUMMARY, environment, write_atomically, write_json
+from dbsurf.runs.job import read_finished
+from dbsurf.runs.progress import StepBar
+from dbsurf.runs.stopwatch import Stopwatch
+
+CURVES = "curves.csv"
+
+
+def run_table(options: Options) -> dict[str, Any]:
+    """Do the searches that ``options`` describe, unless they are done; returns the summary."""
+    folder = options.folder()
+    finished = read_finished(folder, options.config())
+    if finished is not None:
+        return finished
+    searcher = find_searcher(options)
+    table = load_table(options.dataset, options.data_dir)
+    landscape = Landscape.of(table, options.dataset)
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / CONFIG, options.config())
+    write_json(folder / "environment.json", environment())
+    watch = Stopwatch()
+    with watch.running():
+        blocks = search_all(options, landscape, searcher)
+        points = trace.grid(max(int(block.counts.max()) for block in blocks))
+        results = [block.follow(points) for block in blocks]
+    joined = {
+        name: np.concatenate([result[name] for result in results], 1) for name in results[0]
+    }  # (points, seeds)
+    counts = np.concatenate([block.counts for block in blocks])
+    queries = [len(block.trace.queries) for block in blocks for _ in range(block.seeds)]
+    write_atomically(folder / CURVES, curves_csv(points, joined, landscape, options.choice))
+    summary = {
+        "experiment": "nas",
+        "configuration": options.config(),
+        "landscape": table.name,
+        **conclude(options, landscape, points, joined, counts, queries),
+        "seconds": watch.seconds,
+    }
+    write_json(folder / SUMMARY, summary)
+    return summary
+
+
+@dataclass(frozen=True)
+class Block:
+    """The searches of one block that were asked for.
+
+    Attributes:
+        trace: what they asked for; one column for all if nothing in them is random.
+        distinct: the same without repetitions.
+        landscape: what they searched in.
+        finalists: how many `trace.finalists` are.
+        seeds: how many searches there are.
+    """
+
+    trace: Trace
+    distinct: Distinct
+    landscape: Landscape
+    finalists: int
+    seeds: int
+
+    @property
+    def counts(self) -> space.Integers:
+        """Distinct queries of each search."""
+        return np.broadcast_to(self.distinct.counts, self.seeds)
+
+    def follow(self, points: list[int]) -> dict[str, space.Integers]:
+        """The cell that each choice has after so many distinct queries, ``(points, seeds)``."""
+        known = self.landscape
+        found = {
+            "best": trace.best(self.distinct, known.val_12, points),
+            "finalists": trace.finalists(
+                self.distinct, known.val_12, known.val_200, self.finalists, points
+            ),
+        }
+        if self.trace.modes is not None:
+            found["mode"] = trace.mode(self.trace, self.distinct, points)
+        shape = (len(points), self.seeds)
+        return {name: np.broadcast_to(cells, shape) for name, cells in found.items()}
+
+
+def search_all(options: Options, landscape: Landscape, searcher: Searcher) -> list[Block]:
+    """All searches, block by block."""
+    first, last = options.seed, options.seed + options.searches() - 1
+    steps = options.steps or TABLE_STEPS
+    numbers = range(first // BLOCK, last // BLOCK + 1)
+    found = []
+    title = f"{options.dataset} {options.label()} n={options.n}"
+    with StepBar(title, steps * len(numbers)) as bar:
+        for done, number in enumerate(numbers):
+
+            def show(step: int, note: str, before: int = done * steps) -> None:
+                if bar.due():
+                    bar.show(before + step, note)
+
+            part = searcher(landscape.val_12, number, show)
+            bar.line(steps * (done + 1), f"block {done + 1} of {len(numbers)}")
+            if part.queries.shape[1] < BLOCK:  # nothing random in it: one search is all of them
+                seeds = options.searches()
+                return [Block(part, part.distinct(), landscape, options.finalists, seeds)]
+            start = number * BLOCK
+            wanted = slice(max(first - start, 0), min(last + 1 - start, BLOCK))
+            part = part.seeds(wanted)
+            count = wanted.stop - wanted.start
+            found.append(Block(part, part.distinct(), landscape, options.finalists, count))
+    return found

@@ -1,0 +1,131 @@
+"""Images with labels on the device, and batches of them: shuffled, cropped, flipped, seeded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+PADDING = 4
+
+
+def as_tensor(images: npt.NDArray[np.uint8], size: int | None = None) -> Tensor:
+    """``(N, colours, height, width)`` bytes from ``(N, height, width[, colours])``.
+
+    Args:
+        images: grey or with colours last.
+        size: wanted side; larger images are averaged over areas, smaller ones get a black border.
+    """
+    pixels = torch.from_numpy(np.ascontiguousarray(images))
+    pixels = pixels.unsqueeze(1) if pixels.ndim == 3 else pixels.permute(0, 3, 1, 2)
+    if size is None or pixels.shape[-1] == size:
+        return pixels.contiguous()
+    if pixels.shape[-1] > size:
+        parts = [
+            functional.interpolate(part.float(), (size, size), mode="area").round_()
+            for part in pixels.split(1_000)
+        ]
+        return torch.cat(parts).to(torch.uint8)
+    before = (size - pixels.shape[-1]) // 2
+    after = size - pixels.shape[-1] - before
+    return functional.pad(pixels, (before, after, before, after))
+
+
+class Standard:
+    """Bytes to numbers with the mean 0 and the spread 1 that the training set has per colour.
+
+    Args:
+        images: ``(N, colours, height, width)`` bytes, the training set.
+    """
+
+    def __init__(self, images: Tensor) -> None:
+        parts = [part.double() for part in images.split(1_000)]
+        mean = sum(part.mean((0, 2, 3)) * len(part) for part in parts) / len(images)
+        square = sum(part.square().mean((0, 2, 3)) * len(part) for part in parts) / len(images)
+        assert isinstance(mean, Tensor)
+        self.mean = mean.float().view(-1, 1, 1)
+        self.spread = (square - mean.square()).sqrt().float().view(-1, 1, 1)
+
+    def __call__(self, images: Tensor) -> Tensor:
+        mean, spread = self.mean.to(images.device), self.spread.to(images.device)
+        scaled: Tensor = (images.float() - mean) / spread
+        return scaled
+
+
+class Batches:
+    """Endless batches of augmented training images with their labels.
+
+    Every epoch goes through the images in a new random order; what does not fill a batch at its
+    end is left out of that epoch. An image is moved by up to 4 pixels in either direction (what
+    comes in from outside is black) and flipped half of the time.
+
+    Args:
+        images: ``(N, colours, height, width)`` bytes.
+        labels: ``(N,)`` class numbers.
+        size: images in a batch.
+        generator: source of order, crops and flips, on the images' device.
+        padding: pixels by which an image moves at most.
+    """
+
+    def __init__(
+        self,
+        images: Tensor,
+        labels: Tensor,
+        size: int,
+        generator: torch.Generator,
+        padding: int = PADDING,
+    ) -> None:
+        if not 1 <= size <= len(images):
+            raise ValueError(f"batch must lie between 1 and {len(images)} images, got {size}")
+        self.images, self.labels, self.size = images, labels, size
+        self.generator, self.padding = generator, padding
+        self.order = torch.empty(0, dtype=torch.int64, device=images.device)
+        self.position = 0
+
+    @property
+    def epoch(self) -> int:
+        """Batches in an epoch."""
+        return len(self.images) // self.size
+
+    def next(self) -> tuple[Tensor, Tensor]:
+        """Bytes ``(size, colours, height, width)`` and labels ``(size,)``."""
+        if self.position + self.size > len(self.order):
+            self.order = torch.randperm(
+                len(self.images), generator=self.generator, device=self.images.device
+            )
+            self.position = 0
+        chosen = self.order[self.position : self.position + self.size]
+        self.position += self.size
+        return augment(self.images[chosen], self.padding, self.generator), self.labels[chosen]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"order": self.order, "position": self.position}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.order = state["order"].to(self.images.device)
+        self.position = state["position"]
+
+
+def augment(images: Tensor, padding: int, generator: torch.Generator) -> Tensor:
+    """Every image moved and flipped on its own, all at once.
+
+    Args:
+        images: ``(batch, colours, height, width)``.
+        padding: pixels by which an image moves at most.
+        generator: on the images' device.
+    """
+    count, _, height, width = images.shape
+    device = images.device
+    moves = torch.randint(2 * padding + 1, (2, count, 1), generator=generator, device=device)
+    flips = torch.randint(2, (count, 1), generator=generator, device=device).bool()
+    rows = moves[0] + torch.arange(height, device=device)  # (batch, height)
+    columns = torch.arange(width, device=device).expand(count, -1)
+    columns = moves[1] + torch.where(flips, columns.flip(-1), columns)  # (batch, width)
+    padded = functional.pad(images, (padding,) * 4).movedim(1, -1)
+    number = torch.arange(count, device=device).view(-1, 1, 1)
+    moved = padded[number, rows.unsqueeze(-1), columns.unsqueeze(-2)]  # (batch, height, width, c)
+    return moved.movedim(-1, 1).contiguous()

@@ -1,0 +1,120 @@
+"""The processes that share a run: one in plain torch, several by Lightning Fabric.
+
+All processes draw the same random numbers. So they agree on the batch, of which each takes its
+part, and on the paths, which all of them follow. What they exchange: losses, gradients, and the
+sums inside batch normalisation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor, distributed
+from torch.optim import Optimizer
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+Precision = Literal["32", "16-mixed", "bf16-mixed"]
+
+
+class Workers:
+    """What training asks of the processes; this one is alone and computes in single precision.
+
+    Attributes:
+        device: of this process.
+        rank: its number; number 0 writes files and gives the orders.
+        count: how many there are.
+        scaler: keeps half-precision gradients within their range; does nothing otherwise.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device, self.rank, self.count = device, 0, 1
+        self.scaler = torch.amp.GradScaler(device.type, enabled=False)
+
+    def precision(self) -> AbstractContextManager[Any]:
+        """Inside, the network computes in the precision that was asked for."""
+        return nullcontext()
+
+    def part(self, batch: Tensor) -> Tensor:
+        """This process's part of a batch."""
+        return batch
+
+    def mean(self, value: Tensor) -> Tensor:
+        """The mean of a value over the processes; its gradient is this process's own."""
+        return value
+
+    def share_gradients(self, parameters: Iterable[Tensor]) -> None:
+        """Replace gradients by their mean over the processes, where there are any."""
+
+    def tell(self, order: int) -> None:
+        """Process 0 says to the others what comes next; 0 means that nothing does."""
+
+    def told(self) -> int:
+        """The others hear it."""
+        return 0
+
+    def backward(self, value: Tensor) -> None:
+        """Backward, scaled where the precision needs that."""
+        self.scaler.scale(value).backward()
+
+    def step(self, *optimisers: Optimizer) -> None:
+        """One step of each, with gradients scaled back."""
+        for optimiser in optimisers:
+            self.scaler.step(optimiser)
+        self.scaler.update()
+
+
+class FabricWorkers(Workers):
+    """Processes started by Fabric, in any precision that it knows.
+
+    The network is not wrapped: a path leaves most weights without a gradient, and which ones is
+    known to every process, so that only gradients that exist are exchanged, once a step.
+
+    Args:
+        fabric: launched already.
+        precision: the one that ``fabric`` was made with.
+    """
+
+    def __init__(self, fabric: Fabric, precision: Precision) -> None:
+        super().__init__(fabric.device)
+        self.rank, self.count = fabric.global_rank, fabric.world_size
+        self._fabric = fabric
+        half = precision == "16-mixed"
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=half)
+
+    def precision(self) -> AbstractContextManager[Any]:
+        return self._fabric.autocast()
+
+    def part(self, batch: Tensor) -> Tensor:
+        return batch.chunk(self.count)[self.rank]
+
+    def mean(self, value: Tensor) -> Tensor:
+        if self.count == 1:
+            return value
+        whole = value.detach().clone()
+        distributed.all_reduce(whole)
+        return value + (whole / self.count - value.detach())
+
+    def share_gradients(self, parameters: Iterable[Tensor]) -> None:
+        if self.count == 1:
+            return
+        found = [value.grad for value in parameters if value.grad is not None]
+        joined = torch.cat([gradient.reshape(-1) for gradient in found])
+        distributed.all_reduce(joined)
+        joined /= self.count
+        parts = joined.split([gradient.numel() for gradient in found])
+        for gradient, part in zip(found, parts, strict=True):
+            gradient.copy_(part.view(gradient.shape))
+
+    def tell(self, order: int) -> None:
+        if self.count > 1 and self.rank == 0:
+            distributed.broadcast(torch.tensor([order], device=self.device), 0)
+
+    def told(self) -> int:
+        order = torch.zeros(1, dtype=torch.int64, device=self.device)
+        distributed.broadcast(order, 0)
+        return int(order.item())

@@ -1,0 +1,275 @@
+"""Runs from options to a finished folder: resumed bit for bit, over seeds, or refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from dbsurf import data
+from dbsurf.cli import main
+from dbsurf.data import store
+from dbsurf.experiments.nas import space
+from dbsurf.experiments.nas.options import PRESETS, Options
+from dbsurf.experiments.nas.supernet import building
+from dbsurf.experiments.nas.supernet.drawing import draw_cell
+from dbsurf.experiments.nas.supernet.launching import search
+from dbsurf.experiments.nas.supernet.training import Trainer
+from dbsurf.runs.checkpoint import read_checkpoint
+from dbsurf.runs.metrics import read_metrics
+
+TINY = Options(
+    mode="supernet",
+    dataset="digits",
+    n=3,
+    seeds=1,
+    device="cpu",
+    threads=1,
+    channels=2,
+    cells=1,
+    image_size=8,
+    images=64,
+    batch=16,
+    warmup_epochs=1,
+    epochs=2,
+    learning_rate=0.1,
+    architecture_rate=0.05,
+    candidates=5,
+    tensorboard=False,
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with the digits, read from their table once."""
+    place = tmp_path_factory.mktemp("data")
+    store.save("digits", data.load_arrays("digits", place), place)
+    return place
+
+
+@pytest.fixture
+def tiny(tmp_path: Path, folder: Path) -> Options:
+    return dataclasses.replace(TINY, out=tmp_path / "run", data_dir=folder)
+
+
+def trained(place: Path) -> dict:
+    return read_checkpoint(place / "checkpoint.pt")["state"]["trainer"]
+
+
+def test_a_run_writes_what_it_promises(tiny, tmp_path, folder):
+    summary = search(tiny)
+    assert json.loads((tmp_path / "run" / "summary.json").read_text()) == summary
+    assert summary["experiment"] == "nas"
+    assert summary["configuration"]["mode"] == "supernet"
+    assert summary["steps"] == 12
+    assert summary["landscape"] is None  # digits are not in the table
+    (found,) = summary["found"]
+    assert space.to_index(space.from_string(found["architecture"])) == found["index"]
+    assert found["queries"] == 36
+    assert 1 <= found["distinct_queries"] <= 36
+    assert found["test_200"] is None
+    assert 0 <= found["supernet_accuracy"] <= 100
+    assert (tmp_path / "run" / "cell.png").read_bytes().startswith(b"\x89PNG")
+    rows = read_metrics(tmp_path / "run")
+    assert [row["step"] for row in rows] == [0, 4, 8, 12]
+    assert rows[-1]["cell"] == found["index"]
+    assert rows[0]["loss"] is None
+    assert rows[1]["entropy_0_1"] == pytest.approx(np.log(5))  # the warm-up is one epoch
+    assert rows[-1]["entropy_2_3"] < np.log(5)
+    again = search(dataclasses.replace(tiny, data_dir=tmp_path / "nothing"))
+    assert again == summary  # read back, not run again
+
+
+def test_a_broken_run_goes_on_bit_for_bit(tiny, tmp_path, monkeypatch):
+    whole = search(dataclasses.replace(tiny, out=tmp_path / "whole"))
+    step = Trainer.step
+
+    def stopping(self: Trainer) -> None:
+        if self.steps == 7:
+            raise KeyboardInterrupt
+        step(self)
+
+    monkeypatch.setattr(Trainer, "step", stopping)
+    broken = dataclasses.replace(tiny, checkpoint_every=3)
+    with pytest.raises(KeyboardInterrupt):
+        search(broken)
+    monkeypatch.undo()
+    assert trained(tmp_path / "run")["steps"] == 6
+    with pytest.raises(ValueError, match="holds an unfinished run: --resume continues it"):
+        search(broken)
+    finished = search(dataclasses.replace(broken, resume=True))
+    left, right = trained(tmp_path / "whole"), trained(tmp_path / "run")
+    for part in ("network", "architecture"):
+        for name, value in left[part].items():
+            assert torch.equal(value, right[part][name]), name
+    assert torch.equal(left["sampled"], right["sampled"])
+    assert torch.equal(left["generator"], right["generator"])
+    same = ("found", "steps", "evaluations", "configuration")
+    assert {key: whole[key] for key in same} == {key: finished[key] for key in same}
+    rows, others = read_metrics(tmp_path / "whole"), read_metrics(tmp_path / "run")
+    for row, other in zip(rows, others, strict=True):
+        assert {**row, "seconds": None} == {**other, "seconds": None}
+
+
+def test_several_seeds_have_a_folder_each_and_a_summary_over_all(tiny, tmp_path):
+    summary = search(dataclasses.replace(tiny, seeds=2, seed=5, epochs=1))
+    assert [cell["seed"] for cell in summary["found"]] == [5, 10]
+    for seed in (5, 10):
+        one = json.loads((tmp_path / "run" / f"seed-{seed}" / "summary.json").read_text())
+        assert one["configuration"]["seed"] == seed
+        assert one["found"][0] in summary["found"]
+    assert summary["queries"] == 24
+    assert summary["configuration"]["seeds"] == 2
+    assert json.loads((tmp_path / "run" / "summary.json").read_text()) == summary
+    assert TINY.searches() == 1
+    assert dataclasses.replace(TINY, seeds=0).searches() == 4
+
+
+def test_the_null_chooses_by_the_training_loss_of_cells_it_draws(tiny, tmp_path):
+    summary = search(dataclasses.replace(tiny, estimator="uniform"))
+    lines = (tmp_path / "run" / "candidates.csv").read_text().splitlines()
+    assert lines[0] == "index,architecture,loss"
+    losses = [float(line.rsplit(",", 1)[1]) for line in lines[1:]]
+    assert losses == sorted(losses)
+    assert len(losses) == 5
+    assert int(lines[1].split(",")[0]) == summary["found"][0]["index"]
+    entropies = [row["entropy_0_3"] for row in read_metrics(tmp_path / "run")]
+    assert entropies == pytest.approx([np.log(5)] * len(entropies))
+
+
+def test_steps_stand_above_epochs_and_divergence_is_named(tiny):
+    options = dataclasses.replace(tiny, steps=5, learning_rate=1e30, warmup_epochs=0)
+    with pytest.raises(ValueError, match="training is not finite any more at step"):
+        search(options)
+
+
+def test_found_cells_are_looked_up(tiny, monkeypatch, tmp_path):
+    from dbsurf.experiments.nas import synthetic
+    from dbsurf.experiments.nas.supernet import summary as ours
+    from dbsurf.experiments.nas.table import Table
+
+    table = Table("NAS-Bench-201", synthetic.columns())
+    monkeypatch.setattr(ours, "table_of", lambda options: (table, "cifar10"))
+    if ("cifar10", "test", 200) not in table.columns:
+        monkeypatch.setattr(ours, "table_of", lambda options: (table, synthetic.NAME))
+    summary = search(dataclasses.replace(tiny, epochs=1))
+    (found,) = summary["found"]
+    assert summary["landscape"] == "NAS-Bench-201"
+    assert summary["test_200"] == found["test_200"] > 0
+    assert summary["test_200_error"] is None
+
+
+def test_the_real_table_knows_the_subset():
+    if store.locate("nasbench201") is None:
+        pytest.skip("nasbench201 is not on this machine: DBSURF_DATA names no folder with it")
+    from dbsurf.experiments.nas.supernet.summary import found_cell
+
+    best = space.from_index(6111)
+    for dataset in ("cifar10", "cifar10-subset"):
+        found = found_cell(dataclasses.replace(TINY, dataset=dataset), best)
+        assert found["test_200"] == pytest.approx(94.37, abs=0.005)
+
+
+@pytest.mark.parametrize(
+    "cell", [(0,) * 6, (3,) * 6, (3, 0, 0, 1, 0, 0), (1, 2, 3, 4, 0, 3)], ids=str
+)
+def test_every_cell_can_be_drawn(cell, tmp_path):
+    draw_cell(cell, tmp_path / "cell.png", "a cell", [0.5] * 6)
+    assert (tmp_path / "cell.png").stat().st_size > 5_000
+
+
+# --- presets ------------------------------------------------------------------------------------
+
+
+def test_the_paper_preset_is_appendix_c_2():
+    paper = dataclasses.replace(PRESETS["paper"], mode="supernet")
+    assert (paper.channels, paper.cells, paper.n) == (16, 5, 5)
+    assert (paper.warmup_epochs, paper.epochs, paper.cosine_epochs) == (5, 45, 235)
+    assert (paper.learning_rate, paper.architecture_rate, paper.prune) == (0.5, 1e-3, 0.8)
+    assert building.batch_size(paper) == 128
+    assert building.batch_size(dataclasses.replace(paper, dataset="imagenet16-120")) == 512
+    assert paper.searches() == 4
+
+
+def test_smoke_takes_what_is_there(folder, tmp_path, capsys):
+    smoke = dataclasses.replace(
+        PRESETS["smoke"], mode="supernet", preset="smoke", data_dir=folder, out=tmp_path / "run"
+    )
+    assert smoke.searches() == 1
+    found = building.with_data(smoke)
+    assert found.dataset in ("fashion-mnist", "digits")
+    assert "cifar10 is not here" in capsys.readouterr().err
+    laptop = dataclasses.replace(smoke, preset="laptop")
+    assert building.with_data(laptop) is laptop
+    with pytest.raises(ValueError, match="cifar10 is not in .*`dbsurf data fetch cifar10`"):
+        search(laptop)
+
+
+def test_the_subset_stands_in_for_the_whole_where_it_is_enough():
+    if store.locate("cifar10-subset") is None or store.locate("cifar10") is not None:
+        pytest.skip("DBSURF_DATA names no folder with cifar10-subset and without cifar10")
+    laptop = dataclasses.replace(PRESETS["laptop"], mode="supernet")
+    assert building.with_data(dataclasses.replace(laptop, preset="smoke")).dataset == "cifar10"
+    assert building.load_images(laptop).name == "cifar10-subset"
+    with pytest.raises(ValueError, match="cifar10 is not in"):
+        building.load_images(dataclasses.replace(laptop, images=0))
+
+
+# --- bad input ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--estimator", "dbsruf"], "estimator must be one of .*uniform, got 'dbsruf'"),
+        (["--estimator", "arms"], "dist must be Bernoulli for ARMS, got Categorical"),
+        (["--estimator", "loorf", "--n", "1"], "n must be"),
+        (["--estimator", "uniform", "--estimator-options", "alpha=1"], "empty for uniform"),
+        (["--dataset", "omniglot"], "dataset must be one that has labels, got omniglot"),
+        (["--dataset", "cifar100"], "cifar100 is not in .*dbsurf data fetch cifar100"),
+        (["--images", "5000"], "images must be at most the 4000 that digits has, got 5000"),
+        (["--batch", "65"], "batch must lie between 1 and 64 images, got 65"),
+        (["--devices", "3"], "batch must be a multiple of the 3 processes, got 16"),
+        (["--devices", "0"], "devices must be at least 1, got 0"),
+        (["--prune", "0"], r"threshold must lie in \(0, 1\], got 0"),
+        (["--image-size", "2"], "image_size must be 0 or at least 4, got 2"),
+        (["--learning-rate", "0"], "learning_rate must be above 0, got 0"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_input_is_one_line_and_status_2(words, reason, folder, tmp_path, capsys):
+    given = ["nas", "--mode", "supernet", "--data-dir", str(folder), "--out", str(tmp_path / "r")]
+    given += ["--device", "cpu", "--seeds", "1", "--channels", "2", "--cells", "1"]
+    given += ["--image-size", "8", "--images", "64", "--batch", "16", "--dataset", "digits"]
+    assert main([*given, *words]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert re.search(reason, error)
+
+
+def test_precision_and_device_that_do_not_exist(folder, tmp_path, capsys, monkeypatch):
+    given = ["nas", "--mode", "supernet", "--data-dir", str(folder), "--out", str(tmp_path / "r")]
+    with pytest.raises(SystemExit) as stopped:
+        main([*given, "--precision", "8"])
+    assert stopped.value.code == 2
+    if not torch.cuda.is_available():
+        assert main([*given, "--device", "cuda"]) == 2
+        assert "device must be one that this machine has, got cuda" in capsys.readouterr().err
+    monkeypatch.setattr(building, "choose_device", lambda name: torch.device("cuda"))
+    with pytest.raises(ValueError, match=r"devices must be at most the \d+ that this machine has"):
+        building.check(dataclasses.replace(TINY, devices=16))
+    monkeypatch.setattr(building, "choose_device", lambda name: torch.device("mps"))
+    with pytest.raises(ValueError, match="must be 1 and 32 on mps"):
+        building.check(dataclasses.replace(TINY, devices=2))
+
+
+def test_a_missing_fabric_is_named(tiny, monkeypatch):
+    monkeypatch.setitem(sys.modules, "lightning_fabric", None)
+    with pytest.raises(ValueError, match=r"pip install 'dbsurf\[cluster\]'"):
+        search(dataclasses.replace(tiny, precision="bf16-mixed"))

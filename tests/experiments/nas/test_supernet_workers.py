@@ -1,0 +1,83 @@
+"""Several processes do what one does, and mixed precision trains.
+
+Batch normalisation takes its statistics over the batches of all processes, so that the comparison
+with the joined batch holds for the whole network as it is, up to the order of sums.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+
+from dbsurf import data
+from dbsurf.data import store
+from dbsurf.experiments.nas.options import Options
+from dbsurf.experiments.nas.supernet.launching import search
+from dbsurf.runs.checkpoint import read_checkpoint
+
+pytest.importorskip("lightning_fabric", reason="the extra cluster is not installed")
+
+TINY = Options(
+    mode="supernet",
+    dataset="digits",
+    estimator="loorf",
+    n=3,
+    seeds=1,
+    device="cpu",
+    threads=1,
+    channels=2,
+    cells=1,
+    image_size=8,
+    images=64,
+    batch=16,
+    warmup_epochs=0,
+    steps=3,
+    learning_rate=0.1,
+    architecture_rate=0.01,
+    tensorboard=False,
+)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Options:
+    """With the digits in a folder of their own, read from their table once."""
+    place = tmp_path_factory.mktemp("data")
+    store.save("digits", data.load_arrays("digits", place), place)
+    return dataclasses.replace(TINY, data_dir=place)
+
+
+def state(folder: Path) -> dict:
+    return read_checkpoint(folder / "checkpoint.pt")["state"]["trainer"]
+
+
+def assert_alike(left: dict, right: dict, tolerance: float) -> None:
+    for part in ("network", "architecture"):
+        assert left[part].keys() == right[part].keys()
+        for name, value in left[part].items():
+            torch.testing.assert_close(value, right[part][name], rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.filterwarnings("ignore")  # Fabric's advice
+def test_two_processes_give_the_update_of_one_with_the_joined_batch(tiny, tmp_path):
+    one = search(dataclasses.replace(tiny, out=tmp_path / "one"))
+    two = search(dataclasses.replace(tiny, out=tmp_path / "two", devices=2))
+    assert_alike(state(tmp_path / "one"), state(tmp_path / "two"), 1e-4)
+    assert (state(tmp_path / "two")["architecture"]["logits"] != 0).any()
+    assert two["configuration"] == one["configuration"]
+    assert two["found"][0]["index"] == one["found"][0]["index"]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("precision", ["bf16-mixed", "16-mixed"])
+def test_mixed_precision_trains(tiny, tmp_path, precision):
+    search(dataclasses.replace(tiny, out=tmp_path / "full"))
+    options = dataclasses.replace(tiny, out=tmp_path / "half", precision=precision)
+    summary = search(options)
+    assert summary["configuration"]["precision"] == precision
+    full, half = state(tmp_path / "full"), state(tmp_path / "half")
+    assert_alike(full, half, 0.1)
+    assert all(value.dtype == torch.float32 for value in half["network"].values())
+    assert not torch.equal(full["network"]["head.4.bias"], half["network"]["head.4.bias"])
