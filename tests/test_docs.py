@@ -98,7 +98,7 @@ def test_every_page_is_in_the_navigation():
         assert f": {page.name}\n" in text
 
 
-COMING = {"demo", "nas", "report", "sweep"}
+COMING = {"demo", "nas"}
 SHELL = re.compile(r"^```(?:sh)?\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
