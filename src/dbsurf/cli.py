@@ -25,6 +25,7 @@ COMMANDS = {
     "estimators": "dbsurf.catalogue",
     "toy": "dbsurf.experiments.toy.command",
     "vae": "dbsurf.experiments.vae",
+    "sweep": "dbsurf.sweep.command",
     "report": "dbsurf.report.command",
     "data": "dbsurf.data.command",
     "completion": "dbsurf.completion",

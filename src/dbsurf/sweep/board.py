@@ -1,0 +1,121 @@
+"""How the runs of a sweep stand, read from their folders: the same for every engine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from dbsurf.runs.metrics import METRICS, read_metrics
+from dbsurf.sweep.lock import holder
+from dbsurf.sweep.run import Run
+
+State = Literal["waiting", "running", "elsewhere", "done", "failed"]
+
+#: The number by which a run is known while it works: title and column of metrics.csv.
+HEADLINES = {"vae": ("-ELBO", "train_negative_elbo")}
+
+
+@dataclass
+class Entry:
+    """One run on the board.
+
+    Attributes:
+        run: which.
+        state: in which.
+        step: steps done at its last evaluation.
+        headline: its number at that moment.
+        message: why it failed.
+    """
+
+    run: Run
+    state: State = "waiting"
+    step: int = 0
+    headline: float | None = None
+    message: str = ""
+    _read: float = 0.0  # time of the metrics that were read last
+    _first: tuple[float, int] | None = None  # time and step of those that were read first
+
+    def share(self) -> float:
+        """Of its steps that are done."""
+        if self.state == "done":
+            return 1.0
+        return self.step / self.run.steps if self.run.steps else 0.0
+
+    def look(self) -> None:
+        """Read the last row of the metrics, if it is new."""
+        path = self.run.folder / METRICS
+        try:
+            written = path.stat().st_mtime
+            rows = read_metrics(self.run.folder) if written != self._read else []
+        except FileNotFoundError:
+            return
+        if rows:
+            self._read, self.step = written, int(rows[-1]["step"] or 0)
+            column = HEADLINES.get(self.run.experiment, ("", ""))[1]
+            self.headline = rows[-1].get(column)
+            if self._first is None:
+                self._first = written, self.step
+
+    def left(self) -> float | None:
+        """Seconds that it still needs at the speed it has had since it was first seen."""
+        if self.state != "running" or self._first is None or self.run.steps is None:
+            return None
+        since, start = self._first
+        if self.step == start:
+            return None
+        needed = (self.run.steps - self.step) * (self._read - since) / (self.step - start)
+        return max(0.0, needed - (time.time() - self._read))
+
+
+class Board:
+    """All runs of a sweep.
+
+    Args:
+        runs: in the order of the plan.
+        sweep: mark of this sweep in the files of the locks that its runs hold.
+    """
+
+    def __init__(self, runs: Sequence[Run], sweep: str) -> None:
+        self.entries = {run.name: Entry(run) for run in runs}
+        self.sweep = sweep
+        for entry in self.entries.values():
+            if entry.run.standing() != "new":
+                entry.look()
+            if entry.run.standing() == "done":
+                entry.state = "done"
+        self._begun, self._share = time.monotonic(), self._done()
+
+    def look(self) -> None:
+        """See which runs are at work, and how far they are."""
+        for entry in self.entries.values():
+            if entry.state in ("waiting", "running", "elsewhere"):
+                at_work = holder(entry.run.lock) == self.sweep
+                if at_work or entry.state == "running":
+                    entry.state = "running" if at_work else "waiting"
+                if entry.state != "waiting":
+                    entry.look()
+
+    def set(self, run: Run, state: State, message: str = "") -> None:
+        """Note what became of a run."""
+        entry = self.entries[run.name]
+        entry.look()
+        entry.state, entry.message = state, message
+
+    def count(self, state: State) -> int:
+        return sum(entry.state == state for entry in self.entries.values())
+
+    def failed(self) -> list[Entry]:
+        return [entry for entry in self.entries.values() if entry.state == "failed"]
+
+    def left(self) -> float | None:
+        """Seconds for all that is not done, at the speed so far."""
+        gained = self._done() - self._share
+        if gained <= 0:
+            return None
+        missing = len(self.entries) - self.count("failed") - self._done()
+        return max(0.0, missing * (time.monotonic() - self._begun) / gained)
+
+    def _done(self) -> float:
+        return sum(entry.share() for entry in self.entries.values() if entry.state != "failed")

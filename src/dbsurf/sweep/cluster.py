@@ -1,0 +1,92 @@
+"""The engine of many machines: Dask's, behind the interface that the local one has."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Any, ParamSpec, TypeVar
+
+from dbsurf.runs.signals import stopping_when
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+RETRIES = 3  # of a run whose worker dies
+GRACE = 30.0  # seconds in which runs may save what they have before a local cluster is closed
+
+
+class DaskPool(Executor):
+    """Runs on the workers of a Dask cluster, one thread each.
+
+    A worker that dies loses its run to another one, which finds the checkpoint in the shared
+    folder. Dask cannot interrupt a function; so a run asks its worker after every step whether
+    anybody still wants it.
+
+    Args:
+        scheduler: address of a running scheduler; None starts a cluster on this machine.
+        workers: processes of that cluster.
+        busy: whether any run is still at work, for a local cluster that is to be closed.
+    """
+
+    def __init__(self, scheduler: str | None, workers: int, busy: Callable[[], bool]) -> None:
+        try:
+            from distributed import Client, LocalCluster
+        except ImportError:
+            raise ValueError(
+                "--engine dask needs the extra cluster: pip install 'dbsurf[cluster]'"
+            ) from None
+        self._cluster = None
+        self._busy = busy
+        if scheduler is None:
+            self._cluster = LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                memory_limit=0,
+                dashboard_address=None,
+            )
+        self._client = Client(self._cluster or scheduler)
+        wide = [name for name, count in self._client.nthreads().items() if count != 1]
+        if wide:
+            self._close()
+            raise ValueError(
+                f"workers must have one thread (dask worker --nthreads 1), got more at {wide[0]}"
+            )
+        self._executor = self._client.get_executor(pure=False, retries=RETRIES)
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        future: Future[T] = self._executor.submit(while_wanted, fn, *args, **kwargs)
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Leave the cluster; with ``cancel_futures`` runs save what they have and stop."""
+        try:
+            self._executor.shutdown(wait=wait and not cancel_futures)
+            end = time.monotonic() + GRACE
+            while self._cluster is not None and self._busy() and time.monotonic() < end:
+                time.sleep(0.1)
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        self._client.close()
+        if self._cluster is not None:
+            self._cluster.close()
+
+
+def while_wanted(fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """On a worker: ``fn``, stopped as by a signal once its future is cancelled.
+
+    It is cancelled too when the sweep was killed: the scheduler forgets what nobody waits for.
+    """
+    from distributed import get_worker
+
+    worker = get_worker()
+    key = worker.get_current_task()
+
+    def unwanted() -> bool:
+        task = worker.state.tasks.get(key)
+        return task is None or task.state == "cancelled"
+
+    with stopping_when(unwanted):
+        return fn(*args, **kwargs)

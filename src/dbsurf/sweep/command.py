@@ -1,0 +1,166 @@
+"""``dbsurf sweep``: many runs, on one machine or a cluster."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import uuid
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from dbsurf.runs.signals import Interruption
+from dbsurf.sweep.board import Board
+from dbsurf.sweep.cluster import DaskPool
+from dbsurf.sweep.display import Display, span, summary
+from dbsurf.sweep.local import LocalPool
+from dbsurf.sweep.plan import plan, write_plan
+from dbsurf.sweep.presets import Scale
+from dbsurf.sweep.run import Run, option_words
+from dbsurf.sweep.supervise import supervise
+from dbsurf.sweep.trial import LONG, estimate, measure
+
+
+@dataclass(frozen=True)
+class Options:
+    """Do many runs; those that are finished are skipped, broken ones go on.
+
+    The same command starts a sweep and goes on with one that was stopped or killed.
+    """
+
+    name: tyro.conf.Positional[str]
+    """table1, figure1, table2 or toy: what is behind a part of the paper; or an experiment (vae,
+    nas), whose runs --grid names."""
+    scale: Scale = "smoke"
+    """smoke: minutes, no download. laptop: a night. paper: the paper's own size."""
+    grid: tuple[str, ...] = ()
+    """Options of the runs and their values: estimator=dbsurf,loorf n=2,4,8 seed=0..4. Every
+    combination is a run."""
+    out: Path | None = None
+    """Folder of the sweep; by default runs/sweeps/NAME-SCALE."""
+
+    engine: Literal["local", "dask"] = "local"
+    """local: processes on this machine. dask: a Dask cluster."""
+    scheduler: str | None = None
+    """dask: address of a running scheduler; without, a cluster on this machine is started."""
+    workers: int = 0
+    """Runs at a time on this machine (0: one for each core)."""
+    threads: int = 0
+    """Threads of each run (0: the cores divided by the workers; 1 on a cluster)."""
+    data_dir: Path | None = None
+    """Data folder, instead of the one that DBSURF_DATA names."""
+    dry_run: bool = False
+    """List what would run and how long it would take; a short trial tells."""
+    preset: Annotated[str | None, tyro.conf.Suppress] = None
+
+    def __post_init__(self) -> None:
+        for name in ("workers", "threads"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"--{name} must be at least 0, got {getattr(self, name)}")
+        if self.scheduler is not None and self.engine != "dask":
+            raise ValueError(f"--scheduler must come with --engine dask, got {self.engine}")
+
+    def folder(self) -> Path:
+        """Of the sweep."""
+        return Path("runs/sweeps") / f"{self.name}-{self.scale}" if self.out is None else self.out
+
+    def command(self) -> str:
+        """The command line."""
+        return shlex.join(["dbsurf", "sweep", self.name, *option_words(self)])
+
+
+PRESETS: dict[str, Options] = {}
+
+
+def run(options: Options) -> None:
+    """Plan, then work until all is done."""
+    cores = len(os.sched_getaffinity(0))
+    workers = options.workers or cores
+    # Not by the number of runs that are left: a run must not compute otherwise after a restart.
+    share = 1 if options.scheduler is not None else max(1, cores // workers)
+    runs = plan(
+        options.name,
+        options.scale,
+        options.grid,
+        options.folder(),
+        threads=options.threads or share,
+        **({} if options.data_dir is None else {"data_dir": options.data_dir}),
+    )
+    if options.dry_run:
+        forecast(runs, workers)
+    else:
+        sweep(options, runs, workers)
+
+
+def sweep(options: Options, runs: Sequence[Run], workers: int) -> None:
+    """Do what is not done; raises at the end if any run failed."""
+    write_plan(options.folder(), options.command(), runs)
+    board = Board(runs, uuid.uuid4().hex)
+    todo = [run for run in runs if board.entries[run.name].state != "done"]
+    before = len(runs) - len(todo)
+    with Interruption() as interruption, Display(board) as display:
+
+        def look() -> None:
+            display.show()
+            if interruption.requested:
+                raise KeyboardInterrupt
+
+        executor = engine(options, min(workers, len(todo)), board) if todo else None
+        try:
+            if executor is not None:
+                supervise(todo, executor, board, look)
+                executor.shutdown()
+        except BaseException:
+            assert executor is not None
+            executor.shutdown(cancel_futures=True)
+            done = board.count("done")
+            print(
+                f"dbsurf: {done} of {len(runs)} runs are done; go on with: {options.command()}",
+                file=sys.stderr,
+            )
+            raise
+    print(f"{options.folder()}: {summary(board)} ({before} of them before)")
+    failed = board.failed()
+    for entry in failed:
+        print(f"failed: {entry.run.label}: {entry.message} (see {entry.run.log})", file=sys.stderr)
+    if failed:
+        raise ValueError(f"{len(failed)} of {len(runs)} runs failed")
+
+
+def engine(options: Options, workers: int, board: Board) -> Executor:
+    """What does the work."""
+    if options.engine == "local":
+        return LocalPool(workers)
+
+    def busy() -> bool:
+        board.look()
+        return board.count("running") > 0
+
+    return DaskPool(options.scheduler, workers, busy)
+
+
+def forecast(runs: Sequence[Run], workers: int) -> None:
+    """Print every run with its standing, and the time that the rest would take."""
+    for run in runs:
+        print(f"{run.standing():<7} {run.label}  {run.folder}")
+    todo = [run for run in runs if run.standing() != "done"]
+    print(f"{len(runs)} runs: {len(runs) - len(todo)} done, {len(todo)} to do")
+    timed = [run for run in todo if run.steps is not None]
+    if not timed:
+        return
+    largest = max(timed, key=lambda run: getattr(run.options, "n", 1))
+    with LocalPool(1) as executor:
+        speed = measure(largest, executor)
+    seconds = estimate(timed, workers, speed)
+    print(
+        f"about {span(seconds)} on {workers} workers\n"
+        f"This rests on {LONG} steps of {largest.label} on {largest.options.threads} threads, "
+        f"{1000 * speed.step:.1f} ms each, scaled with steps times n; an evaluation during "
+        f"training took {speed.evaluation:.2f} s. Steps that are done, other estimators, "
+        f"crowded cores and an evaluation of all images at the end are not in it."
+    )

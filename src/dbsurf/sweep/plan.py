@@ -1,0 +1,98 @@
+"""From a command line to the list of runs, and the file that says what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from dbsurf.experiments.registry import EXPERIMENTS, load
+from dbsurf.runs.folder import write_json
+from dbsurf.sweep.grid import read_grid
+from dbsurf.sweep.presets import SWEEPS, Scale
+from dbsurf.sweep.run import Run, placed, with_fields
+
+PLAN = "sweep.json"
+
+
+def plan(name: str, scale: Scale, grid: Sequence[str], out: Path, **common: Any) -> list[Run]:
+    """The runs of a sweep, each once.
+
+    Args:
+        name: a sweep by name, or an experiment, which then needs a grid.
+        scale: size of the sweep, or the preset of the experiment.
+        grid: changes to every run, one run for each combination.
+        out: folder of the sweep.
+        common: options for all runs that have them, such as ``data_dir``.
+    """
+    experiment, base = _base(name, scale, grid)
+    changes = read_grid(grid, load(experiment).Options)
+    chosen = [
+        with_fields(replace(options, **change), **common) for options in base for change in changes
+    ]
+    unique = {placed(experiment, options, out).name: options for options in chosen}
+    labels = label_all(experiment, list(unique.values()))
+    return [
+        placed(experiment, options, out, label)
+        for options, label in zip(unique.values(), labels, strict=True)
+    ]
+
+
+def _base(name: str, scale: Scale, grid: Sequence[str]) -> tuple[str, list[Any]]:
+    """The experiment, and the options that the grid changes."""
+    if name in SWEEPS:
+        return SWEEPS[name].experiment, SWEEPS[name].options(scale)
+    if name not in EXPERIMENTS:
+        known = ", ".join(dict.fromkeys([*SWEEPS, *EXPERIMENTS]))
+        raise ValueError(f"sweep must be one of {known}, got {name!r}")
+    if not grid:
+        raise ValueError(f"--grid must name what varies in a sweep of {name}, got nothing")
+    presets = load(name).PRESETS
+    if scale not in presets:
+        raise ValueError(f"--scale must be one of {', '.join(presets)} for {name}, got {scale!r}")
+    return name, [presets[scale]]
+
+
+def label_all(experiment: str, options: Sequence[Any]) -> list[str]:
+    """What distinguishes the runs, in words: ``digits loorf n=2 seed=0``."""
+    configs = [item.config() for item in options]
+    order = [item.name for item in fields(options[0])]
+    varying = [
+        name
+        for name in order
+        if any(config.get(name) != configs[0].get(name) for config in configs)
+    ]
+    return [" ".join(_words(config, varying)) or experiment for config in configs]
+
+
+def _words(config: dict[str, Any], names: Sequence[str]) -> list[str]:
+    found: list[str] = []
+    for name in names:
+        value = config.get(name)
+        if isinstance(value, str):
+            found.append(value)
+        elif isinstance(value, list):
+            found += map(str, value)
+        else:
+            found.append(f"{name}={value}")
+    return found
+
+
+def write_plan(out: Path, command: str, runs: Sequence[Run]) -> None:
+    """``sweep.json``: every run with its folder, its configuration and its own command."""
+    out.mkdir(parents=True, exist_ok=True)
+    content = {
+        "command": command,
+        "runs": [
+            {
+                "label": run.label,
+                "experiment": run.experiment,
+                "folder": run.name,
+                "configuration": run.options.config(),
+                "command": run.command(),
+            }
+            for run in runs
+        ],
+    }
+    write_json(out / PLAN, content)

@@ -1,0 +1,82 @@
+"""The sweeps that have a name: what stands behind a table or a figure of the paper.
+
+Every one comes in three sizes: ``paper`` is the paper's own, ``laptop`` a night on one machine,
+``smoke`` a few minutes with data that comes with the package. Seeds vary slowest, so that a sweep
+which is stopped early has compared everything with the first of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any, Literal
+
+from dbsurf.experiments.registry import load
+
+Scale = Literal["smoke", "laptop", "paper"]
+Estimator = tuple[str, tuple[str, ...]]
+
+COMPARED: tuple[Estimator, ...] = (  # the columns of table 1, in its order
+    ("dbsurf", ()),
+    ("doublecv", ()),
+    ("arms", ()),
+    ("disarm", ()),
+    ("loorf", ()),
+)
+DEBIASED: Estimator = ("dbsurf", ("debias=true",))
+IMAGES = ("mnist", "fashion-mnist", "omniglot")
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep by name.
+
+    Attributes:
+        experiment: the experiment it is made of.
+        options: of every run, by scale.
+    """
+
+    experiment: str
+    options: Callable[[Scale], list[Any]]
+
+
+def table_1(scale: Scale) -> list[Any]:
+    """-ELBO for every estimator of table 1 and for DBsurf without its bias."""
+    counts = {"smoke": (2, 4), "laptop": (4,), "paper": (2, 4, 6, 8)}[scale]
+    return _vae(scale, (*COMPARED, DEBIASED), counts)
+
+
+def figure_1(scale: Scale) -> list[Any]:
+    """Training curves of the estimators of the paper with n = 2 and n = 4."""
+    return _vae(scale, COMPARED, (2, 4))
+
+
+def _vae(scale: Scale, estimators: tuple[Estimator, ...], counts: tuple[int, ...]) -> list[Any]:
+    base = load("vae").PRESETS[scale]
+    seeds = range(5) if scale == "paper" else range(2)
+    datasets = ("digits",) if scale == "smoke" else IMAGES
+    return [
+        replace(
+            base,
+            dataset=dataset,
+            estimator=name,
+            estimator_options=extras,
+            n=n,
+            seed=seed,
+            measure_variance=scale == "laptop",
+        )
+        for seed, dataset, n, (name, extras) in product(seeds, datasets, counts, estimators)
+    ]
+
+
+def toy(scale: Scale) -> list[Any]:
+    """The exact study, which at the paper's size is small enough for a laptop."""
+    return [load("toy").PRESETS["smoke" if scale == "smoke" else "paper"]]
+
+
+SWEEPS = {
+    "table1": Sweep("vae", table_1),
+    "figure1": Sweep("vae", figure_1),
+    "toy": Sweep("toy", toy),
+}

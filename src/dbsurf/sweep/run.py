@@ -1,0 +1,103 @@
+"""One run of a sweep: a frozen configuration and the folder that its hash names."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import MISSING, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from dbsurf.runs.checkpoint import NEWEST
+from dbsurf.runs.folder import SUMMARY
+from dbsurf.runs.options import config_hash
+
+Standing = Literal["done", "resume", "new"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is to be computed, and where.
+
+    Attributes:
+        experiment: name of the experiment in the registry.
+        options: its options, with the run's own folder as ``out``.
+        label: in what it differs from the sweep's other runs.
+    """
+
+    experiment: str
+    options: Any
+    label: str
+
+    @property
+    def folder(self) -> Path:
+        """Of the results: the sweep's folder, then the experiment and the hash."""
+        out: Path = self.options.out
+        return out
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def lock(self) -> Path:
+        """File whose lock is the right to work on the run.
+
+        It lies beside the run folder: an experiment may replace that as a whole.
+        """
+        return self.folder.parent / "locks" / self.name
+
+    @property
+    def log(self) -> Path:
+        """Everything the run prints."""
+        return self.folder.parent / "logs" / f"{self.name}.log"
+
+    @property
+    def steps(self) -> int | None:
+        """Steps in all, if the experiment counts them."""
+        return getattr(self.options, "steps", None)
+
+    def standing(self) -> Standing:
+        """What there is of it on the disk."""
+        if (self.folder / SUMMARY).exists():
+            return "done"
+        return "resume" if (self.folder / NEWEST).exists() else "new"
+
+    def words(self) -> list[str]:
+        """The command that does this run alone."""
+        return ["dbsurf", self.experiment, *option_words(self.options)]
+
+    def command(self) -> str:
+        """`words` for a shell."""
+        return shlex.join(self.words())
+
+
+def placed(experiment: str, options: Any, out: Path, label: str = "") -> Run:
+    """The run of ``options`` in its folder under ``out``, to be resumed if it is there.
+
+    The folder's name depends on what the run computes and on nothing else.
+    """
+    name = f"{experiment}-{config_hash(experiment, options.config())}"
+    return Run(experiment, with_fields(options, out=out / name, resume=True), label)
+
+
+def with_fields(options: Any, **values: Any) -> Any:
+    """A copy of ``options`` with those of the ``values`` that it has a field for."""
+    known = {item.name for item in fields(options)}
+    return replace(options, **{name: value for name, value in values.items() if name in known})
+
+
+def option_words(options: Any) -> list[str]:
+    """The command line of ``options``: every field that is not at its default."""
+    found: list[str] = []
+    for item in fields(options):
+        value = getattr(options, item.name)
+        if item.default is MISSING or value == item.default or item.name == "preset":
+            continue  # the first: what has no default stands without a name
+        flag = f"--{item.name.replace('_', '-')}"
+        if isinstance(value, bool):
+            found.append(flag if value else f"--no-{flag[2:]}")
+        elif isinstance(value, tuple):
+            found += [flag, *map(str, value)]
+        else:
+            found += [flag, str(value)]
+    return found

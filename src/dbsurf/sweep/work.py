@@ -1,0 +1,76 @@
+"""What a worker does with a run, on whichever machine it is."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from dbsurf.experiments.registry import load
+from dbsurf.sweep.lock import exclusive
+from dbsurf.sweep.run import Run
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How the work on a run ended.
+
+    Attributes:
+        state: ``stopped`` was asked for and can go on; ``elsewhere`` is at work in another process.
+        message: why it failed, in one line.
+    """
+
+    state: Literal["done", "failed", "stopped", "elsewhere"]
+    message: str = ""
+
+
+#: Held while a run is at work. Threads and random numbers of torch belong to the process: one run
+#: at a time in each.
+alone = threading.Lock()
+
+
+def work(run: Run, sweep: str) -> Outcome:
+    """Do or finish ``run``, unless some process is at it already.
+
+    Args:
+        run: what to do.
+        sweep: mark of the sweep that asks, left in the lock's file for its table.
+    """
+    with alone, exclusive(run.lock, sweep) as mine:
+        if not mine:
+            return Outcome("elsewhere")
+        with printing_to(run.log), named(run.words()):
+            try:
+                load(run.experiment).run(run.options)
+            except KeyboardInterrupt:
+                return Outcome("stopped")
+            except Exception as error:  # whatever it is, the other runs go on
+                traceback.print_exc()
+                reason = str(error).splitlines()[0] if str(error) else "no reason given"
+                kind = type(error).__name__
+                plain = isinstance(error, (ValueError, OSError))
+                return Outcome("failed", reason if plain else f"{kind}: {reason}")
+    return Outcome("done")
+
+
+@contextmanager
+def printing_to(log: Path) -> Iterator[None]:
+    """Append what is printed to a file: the terminal belongs to the sweep."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("a", buffering=1) as file, redirect_stdout(file), redirect_stderr(file):
+        yield
+
+
+@contextmanager
+def named(words: Sequence[str]) -> Iterator[None]:
+    """Let the run folder's environment name the command that does this run alone."""
+    before, sys.argv = sys.argv, list(words)
+    try:
+        yield
+    finally:
+        sys.argv = before
