@@ -115,10 +115,8 @@ def chosen(board: Board, rows: int) -> list[Entry]:
 
 def summary(board: Board) -> str:
     """How many runs are in which state, and the time that is left."""
-    states: list[State] = [
-        "done",
-        *(state for state in STYLES if state != "done" and board.count(state)),
-    ]
+    shown: list[State] = ["done", "running", "elsewhere", "failed", "waiting"]
+    states = [state for state in shown if state == "done" or board.count(state)]
     counts = ", ".join(f"{board.count(state)} {state}" for state in states)
     left = board.left()
     tail = "" if left is None or not board.count("running") else f"; about {span(left)} left"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import types
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from itertools import product
 from pathlib import Path
@@ -19,8 +19,8 @@ OWN = ("out", "resume", "preset")  # the sweep sets these itself
 RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)")
 
 
-def read_grid(words: Sequence[str], kind: type) -> list[dict[str, Any]]:
-    """All combinations that the words name, the last word varying fastest.
+def read_grid(words: Sequence[str], kind: type) -> dict[str, list[Any]]:
+    """The values of every option that the words name.
 
     Args:
         words: of the command line.
@@ -28,8 +28,8 @@ def read_grid(words: Sequence[str], kind: type) -> list[dict[str, Any]]:
 
     Example:
         >>> from dbsurf.experiments.vae import Options
-        >>> read_grid(["estimator=dbsurf,loorf", "seed=0..1"], Options)[1]
-        {'estimator': 'dbsurf', 'seed': 1}
+        >>> read_grid(["estimator=dbsurf,loorf", "seed=0..2"], Options)
+        {'estimator': ['dbsurf', 'loorf'], 'seed': [0, 1, 2]}
     """
     hints = get_type_hints(kind)
     free = [item.name for item in fields(kind) if item.name not in OWN]
@@ -50,6 +50,16 @@ def read_grid(words: Sequence[str], kind: type) -> list[dict[str, Any]]:
                 f"--grid must give {name} one value, since it does not change what a run "
                 f"computes, got {text}"
             )
+    return axes
+
+
+def combinations(axes: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """All choices of one value for each option, the last option varying fastest.
+
+    Example:
+        >>> combinations({"n": [2, 4], "seed": [0]})
+        [{'n': 2, 'seed': 0}, {'n': 4, 'seed': 0}]
+    """
     return [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
 
 

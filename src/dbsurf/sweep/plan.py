@@ -7,9 +7,9 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from dbsurf.experiments.registry import EXPERIMENTS, load
+from dbsurf.experiments.registry import EXPERIMENTS, experiment
 from dbsurf.runs.folder import write_json
-from dbsurf.sweep.grid import read_grid
+from dbsurf.sweep.grid import combinations, read_grid
 from dbsurf.sweep.presets import SWEEPS, Scale
 from dbsurf.sweep.run import Run, placed, with_fields
 
@@ -22,19 +22,25 @@ def plan(name: str, scale: Scale, grid: Sequence[str], out: Path, **common: Any)
     Args:
         name: a sweep by name, or an experiment, which then needs a grid.
         scale: size of the sweep, or the preset of the experiment.
-        grid: changes to every run, one run for each combination.
+        grid: changes to every run, one run for each combination. What a sweep by name varies
+            already is narrowed to these values instead.
         out: folder of the sweep.
         common: options for all runs that have them, such as ``data_dir``.
     """
-    experiment, base = _base(name, scale, grid)
-    changes = read_grid(grid, load(experiment).Options)
+    kind, base = _base(name, scale, grid)
+    axes = read_grid(grid, experiment(kind).Options)
+    changes = {option: values for option, values in axes.items() if not varies(base, option)}
+    for option in axes.keys() - changes.keys():
+        base = narrowed(base, option, axes[option])
     chosen = [
-        with_fields(replace(options, **change), **common) for options in base for change in changes
+        with_fields(replace(options, **change), **common)
+        for options in base
+        for change in combinations(changes)
     ]
-    unique = {placed(experiment, options, out).name: options for options in chosen}
-    labels = label_all(experiment, list(unique.values()))
+    unique = {placed(kind, options, out).name: options for options in chosen}
+    labels = label_all(kind, list(unique.values()))
     return [
-        placed(experiment, options, out, label)
+        placed(kind, options, out, label)
         for options, label in zip(unique.values(), labels, strict=True)
     ]
 
@@ -48,13 +54,30 @@ def _base(name: str, scale: Scale, grid: Sequence[str]) -> tuple[str, list[Any]]
         raise ValueError(f"sweep must be one of {known}, got {name!r}")
     if not grid:
         raise ValueError(f"--grid must name what varies in a sweep of {name}, got nothing")
-    presets = load(name).PRESETS
+    presets = experiment(name).PRESETS
     if scale not in presets:
         raise ValueError(f"--scale must be one of {', '.join(presets)} for {name}, got {scale!r}")
     return name, [presets[scale]]
 
 
-def label_all(experiment: str, options: Sequence[Any]) -> list[str]:
+def varies(options: Sequence[Any], name: str) -> bool:
+    """Whether a named sweep has several values of an option."""
+    return any(getattr(item, name) != getattr(options[0], name) for item in options)
+
+
+def narrowed(options: Sequence[Any], name: str, values: Sequence[Any]) -> list[Any]:
+    """The part of a named sweep that has these values."""
+    known = list(dict.fromkeys(getattr(item, name) for item in options))
+    for value in values:
+        if value not in known:
+            raise ValueError(f"--grid must give {name} values among {known}, got {value!r}")
+    found = [item for item in options if getattr(item, name) in values]
+    if not found:
+        raise ValueError(f"--grid must leave a run of the sweep, got none with {name} {values}")
+    return found
+
+
+def label_all(kind: str, options: Sequence[Any]) -> list[str]:
     """What distinguishes the runs, in words: ``digits loorf n=2 seed=0``."""
     configs = [item.config() for item in options]
     order = [item.name for item in fields(options[0])]
@@ -63,7 +86,7 @@ def label_all(experiment: str, options: Sequence[Any]) -> list[str]:
         for name in order
         if any(config.get(name) != configs[0].get(name) for config in configs)
     ]
-    return [" ".join(_words(config, varying)) or experiment for config in configs]
+    return [" ".join(_words(config, varying)) or kind for config in configs]
 
 
 def _words(config: dict[str, Any], names: Sequence[str]) -> list[str]:

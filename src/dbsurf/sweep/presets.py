@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Literal
 
-from dbsurf.experiments.registry import load
+from dbsurf.experiments.registry import experiment
 
 Scale = Literal["smoke", "laptop", "paper"]
 Estimator = tuple[str, tuple[str, ...]]
@@ -25,6 +25,7 @@ COMPARED: tuple[Estimator, ...] = (  # the columns of table 1, in its order
     ("loorf", ()),
 )
 DEBIASED: Estimator = ("dbsurf", ("debias=true",))
+SHORT = 1_000  # steps of a smoke run, about 15 seconds on one core
 IMAGES = ("mnist", "fashion-mnist", "omniglot")
 
 
@@ -53,7 +54,9 @@ def figure_1(scale: Scale) -> list[Any]:
 
 
 def _vae(scale: Scale, estimators: tuple[Estimator, ...], counts: tuple[int, ...]) -> list[Any]:
-    base = load("vae").PRESETS[scale]
+    base = experiment("vae").PRESETS[scale]
+    if scale == "smoke":
+        base = replace(base, steps=SHORT)
     seeds = range(5) if scale == "paper" else range(2)
     datasets = ("digits",) if scale == "smoke" else IMAGES
     return [
@@ -72,7 +75,7 @@ def _vae(scale: Scale, estimators: tuple[Estimator, ...], counts: tuple[int, ...
 
 def toy(scale: Scale) -> list[Any]:
     """The exact study, which at the paper's size is small enough for a laptop."""
-    return [load("toy").PRESETS["smoke" if scale == "smoke" else "paper"]]
+    return [experiment("toy").PRESETS["smoke" if scale == "smoke" else "paper"]]
 
 
 SWEEPS = {

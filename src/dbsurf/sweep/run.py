@@ -7,6 +7,7 @@ from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from dbsurf.experiments.registry import experiment
 from dbsurf.runs.checkpoint import NEWEST
 from dbsurf.runs.folder import SUMMARY
 from dbsurf.runs.options import config_hash
@@ -53,8 +54,8 @@ class Run:
 
     @property
     def steps(self) -> int | None:
-        """Steps in all, if the experiment counts them."""
-        return getattr(self.options, "steps", None)
+        """Steps in all, if that is known beforehand."""
+        return getattr(self.options, "steps", None) or None
 
     def standing(self) -> Standing:
         """What there is of it on the disk."""
@@ -64,7 +65,9 @@ class Run:
 
     def words(self) -> list[str]:
         """The command that does this run alone."""
-        return ["dbsurf", self.experiment, *option_words(self.options)]
+        presets = experiment(self.experiment).PRESETS
+        base = presets.get(getattr(self.options, "preset", None))
+        return ["dbsurf", self.experiment, *option_words(self.options, base)]
 
     def command(self) -> str:
         """`words` for a shell."""
@@ -86,12 +89,20 @@ def with_fields(options: Any, **values: Any) -> Any:
     return replace(options, **{name: value for name, value in values.items() if name in known})
 
 
-def option_words(options: Any) -> list[str]:
-    """The command line of ``options``: every field that is not at its default."""
+def option_words(options: Any, base: Any = None) -> list[str]:
+    """The command line of ``options``: every field that is not at its default.
+
+    Args:
+        options: a dataclass.
+        base: where the defaults come from, if its preset has others than its class.
+    """
     found: list[str] = []
     for item in fields(options):
         value = getattr(options, item.name)
-        if item.default is MISSING or value == item.default or item.name == "preset":
+        default = item.default
+        if base is not None and item.name != "preset":
+            default = getattr(base, item.name)
+        if default is MISSING or value == default:
             continue  # the first: what has no default stands without a name
         flag = f"--{item.name.replace('_', '-')}"
         if isinstance(value, bool):

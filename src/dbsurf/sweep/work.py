@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from dbsurf.experiments.registry import load
+from dbsurf.experiments.registry import experiment
 from dbsurf.sweep.lock import exclusive
 from dbsurf.sweep.run import Run
 
@@ -44,9 +44,11 @@ def work(run: Run, sweep: str) -> Outcome:
     with alone, exclusive(run.lock, sweep) as mine:
         if not mine:
             return Outcome("elsewhere")
+        if run.standing() == "done":  # by another sweep, perhaps, since this one was planned
+            return Outcome("done")
         with printing_to(run.log), named(run.words()):
             try:
-                load(run.experiment).run(run.options)
+                experiment(run.experiment).run(run.options)
             except KeyboardInterrupt:
                 return Outcome("stopped")
             except Exception as error:  # whatever it is, the other runs go on
