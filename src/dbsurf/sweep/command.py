@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,13 +58,6 @@ class Options:
     """List what would run and how long it would take; a short trial tells."""
     preset: Annotated[str | None, tyro.conf.Suppress] = None
 
-    def __post_init__(self) -> None:
-        for name in ("workers", "threads"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"--{name} must be at least 0, got {getattr(self, name)}")
-        if self.scheduler is not None and self.engine != "dask":
-            raise ValueError(f"--scheduler must come with --engine dask, got {self.engine}")
-
     def folder(self) -> Path:
         """Of the sweep."""
         return Path("runs/sweeps") / f"{self.name}-{self.scale}" if self.out is None else self.out
@@ -79,6 +72,7 @@ PRESETS: dict[str, Options] = {}
 
 def run(options: Options) -> None:
     """Plan, then work until all is done."""
+    _check(options)
     cores = len(os.sched_getaffinity(0))
     workers = options.workers or cores
     # Not by the number of runs that are left: a run must not compute otherwise after a restart.
@@ -102,7 +96,23 @@ def sweep(options: Options, runs: Sequence[Run], workers: int) -> None:
     write_plan(options.folder(), options.command(), runs)
     board = Board(runs, uuid.uuid4().hex)
     todo = [run for run in runs if board.entries[run.name].state != "done"]
-    before = len(runs) - len(todo)
+    try:
+        if todo:
+            attend(todo, board, lambda: engine(options, min(workers, len(todo)), board))
+    except KeyboardInterrupt:
+        done = f"{board.count('done')} of {len(runs)} runs are done"
+        print(f"dbsurf: {done}; go on with: {options.command()}", file=sys.stderr)
+        raise
+    print(f"{options.folder()}: {summary(board)} ({len(runs) - len(todo)} of them before)")
+    failed = board.failed()
+    for entry in failed:
+        print(f"failed: {entry.run.label}: {entry.message} (see {entry.run.log})", file=sys.stderr)
+    if failed:
+        raise ValueError(f"{len(failed)} of {len(runs)} runs failed")
+
+
+def attend(runs: Sequence[Run], board: Board, start: Callable[[], Executor]) -> None:
+    """Work with an engine and show it; whatever ends this early, runs save what they have."""
     with Interruption() as interruption, Display(board) as display:
 
         def look() -> None:
@@ -110,26 +120,14 @@ def sweep(options: Options, runs: Sequence[Run], workers: int) -> None:
             if interruption.requested:
                 raise KeyboardInterrupt
 
-        executor = engine(options, min(workers, len(todo)), board) if todo else None
+        executor = start()
         try:
-            if executor is not None:
-                supervise(todo, executor, board, look)
-                executor.shutdown()
+            supervise(runs, executor, board, look)
+            executor.shutdown()
         except BaseException:
-            assert executor is not None
             executor.shutdown(cancel_futures=True)
-            done = board.count("done")
-            print(
-                f"dbsurf: {done} of {len(runs)} runs are done; go on with: {options.command()}",
-                file=sys.stderr,
-            )
+            board.look()
             raise
-    print(f"{options.folder()}: {summary(board)} ({before} of them before)")
-    failed = board.failed()
-    for entry in failed:
-        print(f"failed: {entry.run.label}: {entry.message} (see {entry.run.log})", file=sys.stderr)
-    if failed:
-        raise ValueError(f"{len(failed)} of {len(runs)} runs failed")
 
 
 def engine(options: Options, workers: int, board: Board) -> Executor:
@@ -164,3 +162,11 @@ def forecast(runs: Sequence[Run], workers: int) -> None:
         f"training took {speed.evaluation:.2f} s. Steps that are done, other estimators, "
         f"crowded cores and an evaluation of all images at the end are not in it."
     )
+
+
+def _check(options: Options) -> None:
+    for name in ("workers", "threads"):
+        if getattr(options, name) < 0:
+            raise ValueError(f"--{name} must be at least 0, got {getattr(options, name)}")
+    if options.scheduler is not None and options.engine != "dask":
+        raise ValueError(f"--scheduler must come with --engine dask, got {options.engine}")

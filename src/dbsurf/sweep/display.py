@@ -19,7 +19,7 @@ STYLES: dict[State, str] = {
     "waiting": "dim",
     "done": "green",
 }
-FRAME = 5  # lines around the rows: two of the head, one below, the summary, one to spare
+FRAME = 3  # lines around the rows: the head, the summary, one to spare
 
 
 class Display:

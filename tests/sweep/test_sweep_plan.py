@@ -1,0 +1,141 @@
+"""Which runs a sweep is made of, and what they are called."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dbsurf.cli import main, parse
+from dbsurf.experiments.vae import PRESETS, Options
+from dbsurf.runs.options import config_hash
+from dbsurf.sweep.grid import read_grid
+from dbsurf.sweep.plan import plan, write_plan
+from dbsurf.sweep.run import placed
+
+OUT = Path("out")
+
+
+def test_a_grid_is_all_combinations():
+    runs = plan("vae", "smoke", ["estimator=dbsurf,loorf", "n=2,4,8", "seed=0..4"], OUT)
+    found = [(run.options.estimator, run.options.n, run.options.seed) for run in runs]
+    wanted = [(e, n, s) for e in ("dbsurf", "loorf") for n in (2, 4, 8) for s in range(5)]
+    assert found == wanted
+    assert len({run.name for run in runs}) == 30
+    assert runs[0].label == "dbsurf n=2 seed=0"
+    assert all(run.options.steps == PRESETS["smoke"].steps for run in runs)
+
+
+def test_values_of_every_type():
+    words = ["learning_rate=1e-3,0.1", "measure-variance=true", "architecture=linear"]
+    words += ["estimator_options=,alpha=preserve+debias=true", "data_dir=none", "seed=3..3,7,3"]
+    assert read_grid(words, Options) == {
+        "learning_rate": [0.001, 0.1],
+        "measure_variance": [True],
+        "architecture": ["linear"],
+        "estimator_options": [(), ("alpha=preserve", "debias=true")],
+        "data_dir": [None],
+        "seed": [3, 7],
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["vae"], "--grid must name what varies in a sweep of vae, got nothing"),
+        (["vae", "--grid"], "--grid must name what varies"),
+        (["dance"], "sweep must be one of table1, figure1"),
+        (["vae", "--grid", "estimator"], "--grid must be NAME=VALUES, got 'estimator'"),
+        (["vae", "--grid", "estimtor=arms"], "--grid must name options among dataset, estimator,"),
+        (["vae", "--grid", "out=here"], "--grid must name options among"),
+        (["vae", "--grid", "n=2", "n=4"], "--grid must name n once, got it twice"),
+        (["vae", "--grid", "n=two"], "--grid must give n integers, got 'two'"),
+        (["vae", "--grid", "n="], "--grid must give n a value, got none"),
+        (["vae", "--grid", "n=4..2"], "--grid must give n a range that is not empty, got 4..2"),
+        (["vae", "--grid", "learning_rate=x"], "--grid must give learning_rate numbers, got 'x'"),
+        (["vae", "--grid", "tensorboard=1"], "--grid must give tensorboard true or false, got '1'"),
+        (
+            ["vae", "--grid", "architecture=odd"],
+            "give architecture one of nonlinear, linear, got 'odd'",
+        ),
+        (["vae", "--grid", "threads=1,2"], "--grid must give threads one value"),
+        (["vae", "--grid", "steps=0"], "steps must be at least 1, got 0"),
+        (["table1", "--grid", "n=8"], "--grid must give n values among [2, 4], got 8"),
+        (["toy", "--scale", "laptop", "--grid", "dims=1"], "--grid must name options among"),
+        (["table1", "--workers", "-1"], "--workers must be at least 0, got -1"),
+        (["table1", "--scheduler", "tcp://x"], "--scheduler must come with --engine dask"),
+    ],
+)
+def test_bad_input_ends_in_one_line(words, reason, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["sweep", *words]) == 2
+    error = capsys.readouterr().err
+    assert reason in error
+    assert error.count("\n") == 1
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "scale", "runs", "sets", "counts", "seeds", "steps"),
+    [
+        ("table1", "smoke", 24, 1, {2, 4}, 2, 1_000),
+        ("table1", "laptop", 36, 3, {4}, 2, 10_000),
+        ("table1", "paper", 360, 3, {2, 4, 6, 8}, 5, 1_000_000),
+        ("figure1", "smoke", 20, 1, {2, 4}, 2, 1_000),
+        ("figure1", "laptop", 60, 3, {2, 4}, 2, 10_000),
+        ("figure1", "paper", 150, 3, {2, 4}, 5, 1_000_000),
+    ],
+)
+def test_named_sweeps(name, scale, runs, sets, counts, seeds, steps):
+    found = [run.options for run in plan(name, scale, [], OUT)]
+    assert len(found) == runs
+    assert len({item.dataset for item in found}) == sets
+    assert {item.n for item in found} == counts
+    assert {item.seed for item in found} == set(range(seeds))
+    assert {item.steps for item in found} == {steps}
+    each = Counter((item.estimator, item.estimator_options) for item in found)
+    assert len(each) == (6 if name == "table1" else 5)
+    assert len(set(each.values())) == 1
+    assert all(item.measure_variance == (scale == "laptop") for item in found)
+
+
+def test_a_named_sweep_can_be_narrowed_and_changed():
+    runs = plan("table1", "smoke", ["estimator=loorf,arms", "n=2", "steps=10", "seed=1"], OUT)
+    assert [run.label for run in runs] == ["arms", "loorf"]
+    assert {(run.options.n, run.options.seed, run.options.steps) for run in runs} == {(2, 1, 10)}
+    both = ["estimator=arms", "estimator_options=debias=true"]
+    with pytest.raises(ValueError, match="estimator_options values among"):
+        plan("table1", "smoke", both, OUT)
+
+
+def test_the_toy_study_is_a_sweep_of_one():
+    (run,) = plan("toy", "smoke", [], OUT)
+    assert (run.label, run.steps) == ("toy", None)
+    assert len(plan("toy", "laptop", ["target=0.3,0.49"], OUT)) == 2
+
+
+def test_the_folder_is_named_by_what_is_computed_and_nothing_else():
+    options = replace(PRESETS["smoke"], seed=3)
+    name = placed("vae", options, OUT).name
+    assert name == f"vae-{config_hash('vae', json.loads(json.dumps(options.config())))}"
+    elsewhere = replace(options, threads=2, data_dir=Path("d"), checkpoint_every=7, device="cpu")
+    assert placed("vae", elsewhere, Path("other")).name == name
+    assert placed("vae", replace(options, seed=4), OUT).name != name
+
+
+@pytest.mark.parametrize("name", ["table1", "toy"])
+def test_the_command_of_a_run_is_that_run(name, tmp_path):
+    runs = plan(name, "smoke", [], tmp_path, threads=1)
+    write_plan(tmp_path, "dbsurf sweep", runs)
+    listed = json.loads((tmp_path / "sweep.json").read_text())["runs"]
+    assert len(listed) == len(runs)
+    for entry, run in zip(listed, runs, strict=True):
+        first, *words = shlex.split(entry["command"])
+        assert first == "dbsurf"
+        assert parse(words)[1] == run.options
+        assert entry["folder"] == run.name
+        assert entry["configuration"] == run.options.config()
