@@ -183,6 +183,8 @@ def test_the_live_table_fits_the_terminal(tmp_path):
     runs = plan("table1", "paper", [], tmp_path)
     board = Board(runs, "mark")
     for run in runs[:7]:
+        run.folder.mkdir(parents=True)
+        (run.folder / "summary.json").write_text('{"train_negative_elbo": 99.5}')
         board.set(run, "done")
     board.set(runs[7], "failed", "no reason")
     board.set(runs[20], "elsewhere")

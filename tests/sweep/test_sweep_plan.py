@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dbsurf.cli import main, parse
+from dbsurf.experiments.registry import experiment
 from dbsurf.experiments.vae import PRESETS, Options
 from dbsurf.runs.options import config_hash
 from dbsurf.sweep.grid import read_grid
@@ -110,6 +111,23 @@ def test_a_named_sweep_can_be_narrowed_and_changed():
     both = ["estimator=arms", "estimator_options=debias=true"]
     with pytest.raises(ValueError, match="estimator_options values among"):
         plan("table1", "smoke", both, OUT)
+
+
+@pytest.mark.skipif(not hasattr(experiment("nas"), "run"), reason="nas is not there yet")
+def test_table_2(tmp_path, monkeypatch):
+    monkeypatch.setenv("DBSURF_DATA", str(tmp_path))
+    paper = [run.options for run in plan("table2", "paper", [], OUT)]
+    assert len(paper) == 12
+    assert {(item.mode, item.seeds, item.n) for item in paper} == {("supernet", 1, 5)}
+    assert {item.seed for item in paper} == {0, 5, 10, 15}
+    smoke = plan("table2", "smoke", [], OUT)
+    assert {(run.options.mode, run.options.dataset) for run in smoke} == {("table", "synthetic")}
+    assert [run.label for run in smoke] == ["dbsurf", "loorf", "random"]
+    (tmp_path / "nasbench201.npz").touch()
+    assert len(plan("table2", "smoke", [], OUT)) == 9
+    laptop = plan("table2", "laptop", [], OUT)
+    assert len(laptop) == 13
+    assert laptop[0].label == "table cifar10 dbsurf seeds=0 seed=0"
 
 
 def test_the_toy_study_is_a_sweep_of_one():

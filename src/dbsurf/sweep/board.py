@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from dbsurf.runs.folder import SUMMARY
 from dbsurf.runs.metrics import METRICS, read_metrics
 from dbsurf.sweep.lock import holder
 from dbsurf.sweep.run import Run
 
 State = Literal["waiting", "running", "elsewhere", "done", "failed"]
 
-#: The number by which a run is known while it works: title and column of metrics.csv.
-HEADLINES = {"vae": ("-ELBO", "train_negative_elbo")}
+#: The number by which a run is known: its title, and its name in metrics.csv or summary.json.
+HEADLINES = {"vae": ("-ELBO", "train_negative_elbo"), "nas": ("test %", "test_200")}
 
 
 @dataclass
@@ -53,10 +55,18 @@ class Entry:
             return
         if rows:
             self._read, self.step = written, int(rows[-1]["step"] or 0)
-            column = HEADLINES.get(self.run.experiment, ("", ""))[1]
-            self.headline = rows[-1].get(column)
+            self.headline = rows[-1].get(self._name())
             if self._first is None:
                 self._first = written, self.step
+
+    def finish(self) -> None:
+        """Read what the summary says in the end."""
+        summary = json.loads((self.run.folder / SUMMARY).read_text())
+        self.state, self.step = "done", self.run.steps or self.step
+        self.headline = summary.get(self._name(), self.headline)
+
+    def _name(self) -> str:
+        return HEADLINES.get(self.run.experiment, ("", ""))[1]
 
     def left(self) -> float | None:
         """Seconds that it still needs at the speed it has had since it was first seen."""
@@ -81,10 +91,11 @@ class Board:
         self.entries = {run.name: Entry(run) for run in runs}
         self.sweep = sweep
         for entry in self.entries.values():
-            if entry.run.standing() != "new":
+            standing = entry.run.standing()
+            if standing == "done":
+                entry.finish()
+            elif standing == "resume":
                 entry.look()
-            if entry.run.standing() == "done":
-                entry.state = "done"
         self._begun, self._share = time.monotonic(), self._done()
 
     def look(self) -> None:
@@ -100,8 +111,11 @@ class Board:
     def set(self, run: Run, state: State, message: str = "") -> None:
         """Note what became of a run."""
         entry = self.entries[run.name]
-        entry.look()
         entry.state, entry.message = state, message
+        if state == "done":
+            entry.finish()
+        else:
+            entry.look()
 
     def count(self, state: State) -> int:
         return sum(entry.state == state for entry in self.entries.values())

@@ -27,7 +27,7 @@ def plan(name: str, scale: Scale, grid: Sequence[str], out: Path, **common: Any)
         out: folder of the sweep.
         common: options for all runs that have them, such as ``data_dir``.
     """
-    kind, base = _base(name, scale, grid)
+    kind, base = _base(name, scale, grid, common.get("data_dir"))
     axes = read_grid(grid, experiment(kind).Options)
     changes = {option: values for option, values in axes.items() if not varies(base, option)}
     for option in [option for option in axes if option not in changes]:
@@ -45,10 +45,12 @@ def plan(name: str, scale: Scale, grid: Sequence[str], out: Path, **common: Any)
     ]
 
 
-def _base(name: str, scale: Scale, grid: Sequence[str]) -> tuple[str, list[Any]]:
+def _base(
+    name: str, scale: Scale, grid: Sequence[str], data_dir: Path | None
+) -> tuple[str, list[Any]]:
     """The experiment, and the options that the grid changes."""
     if name in SWEEPS:
-        return SWEEPS[name].experiment, SWEEPS[name].options(scale)
+        return SWEEPS[name].experiment, SWEEPS[name].options(scale, data_dir)
     if name not in EXPERIMENTS:
         known = ", ".join(dict.fromkeys([*SWEEPS, *EXPERIMENTS]))
         raise ValueError(f"sweep must be one of {known}, got {name!r}")
@@ -76,23 +78,18 @@ def narrowed(options: Sequence[Any], name: str, values: Sequence[Any]) -> list[A
 
 def label_all(kind: str, options: Sequence[Any]) -> list[str]:
     """What distinguishes the runs, in words: ``digits loorf n=2 seed=0``."""
-    configs = [item.config() for item in options]
-    order = [item.name for item in fields(options[0])]
-    varying = [
-        name
-        for name in order
-        if any(config.get(name) != configs[0].get(name) for config in configs)
-    ]
-    return [" ".join(_words(config, varying)) or kind for config in configs]
+    names = [item.name for item in fields(options[0]) if item.metadata.get("identity", True)]
+    varying = [name for name in names if varies(options, name)]
+    return [" ".join(_words(item, varying)) or kind for item in options]
 
 
-def _words(config: dict[str, Any], names: Sequence[str]) -> list[str]:
+def _words(options: Any, names: Sequence[str]) -> list[str]:
     found: list[str] = []
     for name in names:
-        value = config.get(name)
+        value = getattr(options, name)
         if isinstance(value, str):
             found.append(value)
-        elif isinstance(value, list):
+        elif isinstance(value, tuple):
             found += map(str, value)
         else:
             found.append(f"{name}={value}")

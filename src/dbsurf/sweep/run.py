@@ -55,7 +55,7 @@ class Run:
     @property
     def steps(self) -> int | None:
         """Steps in all, if that is known beforehand."""
-        return getattr(self.options, "steps", None) or None
+        return self.options.config().get("steps") or None
 
     def standing(self) -> Standing:
         """What there is of it on the disk."""

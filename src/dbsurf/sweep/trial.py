@@ -39,7 +39,7 @@ class Speed:
         """For ``run``: steps scaled with their evaluations of f, that is, with n."""
         assert run.steps is not None
         scale = getattr(run.options, "n", 1) / getattr(self.run.options, "n", 1)
-        every = getattr(run.options, "evaluate_every", run.steps)
+        every = getattr(run.options, "evaluate_every", 0) or run.steps
         evaluations = 1 + math.ceil(run.steps / every)
         return self.ends + run.steps * scale * self.step + evaluations * self.evaluation
 
