@@ -117,22 +117,10 @@ def test_a_run_that_is_at_work_elsewhere_is_waited_for(data, tmp_path, capsys):
 
 
 def test_an_interrupt_says_how_to_go_on(data, tmp_path, monkeypatch, capsys):
-    step = Trainer.step
+    class Asked(command.Interruption):
+        requested = True
 
-    def interrupted(self: Trainer) -> None:
-        step(self)
-        if self.steps == 33:
-            command.Interruption._current._noted = True
-
-    class Known(command.Interruption):
-        """The sweep's own, where a test can reach it."""
-
-        def __enter__(self):
-            command.Interruption._current = self
-            return super().__enter__()
-
-    monkeypatch.setattr(command, "Interruption", Known)
-    monkeypatch.setattr(Trainer, "step", interrupted)
+    monkeypatch.setattr(command, "Interruption", Asked)
     assert main(words(data, tmp_path, "steps=50", "seed=0..1")) == 130
     error = capsys.readouterr().err.splitlines()
     assert error[-1] == "dbsurf: interrupted"

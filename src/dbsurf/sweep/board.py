@@ -117,6 +117,13 @@ class Board:
         else:
             entry.look()
 
+    def stopped(self) -> None:
+        """Nobody is at work any more; a lock's file may still say so."""
+        for entry in self.entries.values():
+            if entry.state == "running":
+                entry.look()
+                entry.state = "waiting"
+
     def count(self, state: State) -> int:
         return sum(entry.state == state for entry in self.entries.values())
 

@@ -33,14 +33,12 @@ class Options:
     The same command starts a sweep and goes on with one that was stopped or killed.
     """
 
-    name: tyro.conf.Positional[str]
-    """table1, figure1, table2 or toy: what is behind a part of the paper; or an experiment (vae,
-    nas), whose runs --grid names."""
+    name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SWEEP")]
+    """table1, figure1, table2, toy: parts of the paper. Or an experiment, with --grid: vae, nas."""
     scale: Scale = "smoke"
     """smoke: minutes, no download. laptop: a night. paper: the paper's own size."""
     grid: tuple[str, ...] = ()
-    """Options of the runs and their values: estimator=dbsurf,loorf n=2,4,8 seed=0..4. Every
-    combination is a run."""
+    """A run of every combination of NAME=VALUES: estimator=dbsurf,loorf n=2,4,8 seed=0..4."""
     out: Path | None = None
     """Folder of the sweep; by default runs/sweeps/NAME-SCALE."""
 
@@ -73,7 +71,7 @@ PRESETS: dict[str, Options] = {}
 def run(options: Options) -> None:
     """Plan, then work until all is done."""
     _check(options)
-    cores = len(os.sched_getaffinity(0))
+    cores = available_cores()
     workers = options.workers or cores
     # Not by the number of runs that are left: a run must not compute otherwise after a restart.
     share = 1 if options.scheduler is not None else max(1, cores // workers)
@@ -126,7 +124,7 @@ def attend(runs: Sequence[Run], board: Board, start: Callable[[], Executor]) -> 
             executor.shutdown()
         except BaseException:
             executor.shutdown(cancel_futures=True)
-            board.look()
+            board.stopped()
             raise
 
 
@@ -162,6 +160,13 @@ def forecast(runs: Sequence[Run], workers: int) -> None:
         f"training took {speed.evaluation:.2f} s. Steps that are done, other estimators, "
         f"crowded cores and an evaluation of all images at the end are not in it."
     )
+
+
+def available_cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # not on every system
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _check(options: Options) -> None:
