@@ -102,11 +102,17 @@ class Board:
         """See which runs are at work, and how far they are."""
         for entry in self.entries.values():
             if entry.state in ("waiting", "running", "elsewhere"):
-                at_work = holder(entry.run.lock) == self.sweep
-                if at_work or entry.state == "running":
-                    entry.state = "running" if at_work else "waiting"
+                if self._holds(entry.run):
+                    entry.state = "running"  # until the engine says what became of it
                 if entry.state != "waiting":
                     entry.look()
+
+    def busy(self) -> bool:
+        """Whether any run of this sweep is at work."""
+        return any(self._holds(entry.run) for entry in self.entries.values())
+
+    def _holds(self, run: Run) -> bool:
+        return holder(run.lock) == self.sweep
 
     def set(self, run: Run, state: State, message: str = "") -> None:
         """Note what became of a run."""

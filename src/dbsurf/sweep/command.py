@@ -132,12 +132,7 @@ def engine(options: Options, workers: int, board: Board) -> Executor:
     """What does the work."""
     if options.engine == "local":
         return LocalPool(workers)
-
-    def busy() -> bool:
-        board.look()
-        return board.count("running") > 0
-
-    return DaskPool(options.scheduler, workers, busy)
+    return DaskPool(options.scheduler, workers, board.busy)
 
 
 def forecast(runs: Sequence[Run], workers: int) -> None:

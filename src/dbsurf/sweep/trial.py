@@ -47,11 +47,12 @@ class Speed:
 def measure(run: Run, executor: Executor) -> Speed:
     """Try a run for a few dozen steps, in a folder that is then thrown away.
 
-    Two lengths tell training, evaluations and the rest apart.
+    Two lengths tell training, evaluations and the rest apart; a single step goes before them,
+    which pays for what a process does only once.
     """
     wall, seconds = {}, {}
     with tempfile.TemporaryDirectory(prefix="dbsurf-trial-") as folder:
-        for steps in (SHORT, LONG):
+        for steps in (1, SHORT, LONG):
             options = with_fields(
                 run.options,
                 steps=steps,
@@ -77,6 +78,6 @@ def measure(run: Run, executor: Executor) -> Speed:
 
 
 def estimate(runs: Sequence[Run], workers: int, speed: Speed) -> float:
-    """Seconds for all ``runs`` on so many workers, what is done of them left out."""
+    """Seconds for all ``runs`` from their first step, on so many workers."""
     each = [speed.seconds(run) for run in runs]
     return max(sum(each) / workers, max(each))
