@@ -14,7 +14,7 @@ test: $(BIN)/.installed
 	$(BIN)/python -m pytest -q --cov --cov-report=term:skip-covered
 
 demo: $(BIN)/.installed
-	$(BIN)/dbsurf toy --preset smoke --out runs/demo
+	$(BIN)/dbsurf demo
 
 lint: $(BIN)/.installed
 	$(BIN)/ruff check .

@@ -22,6 +22,7 @@ import dbsurf
 
 # In the order of the help.
 COMMANDS = {
+    "demo": "dbsurf.demo",
     "estimators": "dbsurf.catalogue",
     "toy": "dbsurf.experiments.toy.command",
     "vae": "dbsurf.experiments.vae",

@@ -60,20 +60,24 @@ def tiles(runs: Sequence[Run]) -> list[Tile]:
 
 def sentences(runs: Sequence[Run]) -> list[str]:
     """What can be said, computed from the runs; nothing where nothing ran."""
+    return [text for texts in sentences_by_experiment(runs).values() for text in texts]
+
+
+def sentences_by_experiment(runs: Sequence[Run]) -> dict[str, list[str]]:
+    """What can be said of each experiment that ran, the most important first."""
     several = [one for one in comparisons(runs) if len(one.cells) > 1]
-    found = []
-    if several:
-        found.append(_lowest(several))
     pairs = [one for one in several if OURS in one.cells and BASELINE in one.cells]
-    if pairs:
-        found.append(_against_baseline(pairs))
-    if spread := _spread(several):
-        found.append(spread)
-    found += search_sentences(runs)
     study = toy.largest(runs)
-    if study is not None:
-        found.append(_verdicts(study))
-    return found
+    found = {
+        "vae": [
+            *([_lowest(several)] if several else []),
+            *([_against_baseline(pairs)] if pairs else []),
+            *([spread] if (spread := _spread(several)) else []),
+        ],
+        "nas": search_sentences(runs),
+        "toy": [_verdicts(study)] if study is not None else [],
+    }
+    return {name: texts for name, texts in found.items() if texts}
 
 
 def _place(one: Comparison) -> str:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
-import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,15 +12,14 @@ from typing import Annotated, Literal
 
 import tyro
 
-from dbsurf.runs.signals import Interruption
 from dbsurf.sweep.board import Board
+from dbsurf.sweep.carry_out import carry_out
 from dbsurf.sweep.cluster import DaskPool
-from dbsurf.sweep.display import Display, span, summary
+from dbsurf.sweep.display import span
 from dbsurf.sweep.local import LocalPool
-from dbsurf.sweep.plan import plan, write_plan
+from dbsurf.sweep.plan import plan
 from dbsurf.sweep.presets import Scale
 from dbsurf.sweep.run import Run, option_words
-from dbsurf.sweep.supervise import supervise
 from dbsurf.sweep.trial import LONG, estimate, measure
 
 
@@ -86,46 +83,12 @@ def run(options: Options) -> None:
     if options.dry_run:
         forecast(runs, workers)
     else:
-        sweep(options, runs, workers)
-
-
-def sweep(options: Options, runs: Sequence[Run], workers: int) -> None:
-    """Do what is not done; raises at the end if any run failed."""
-    write_plan(options.folder(), options.command(), runs)
-    board = Board(runs, uuid.uuid4().hex)
-    todo = [run for run in runs if board.entries[run.name].state != "done"]
-    try:
-        if todo:
-            attend(todo, board, lambda: engine(options, min(workers, len(todo)), board))
-    except KeyboardInterrupt:
-        done = f"{board.count('done')} of {len(runs)} runs are done"
-        print(f"dbsurf: {done}; go on with: {options.command()}", file=sys.stderr)
-        raise
-    print(f"{options.folder()}: {summary(board)} ({len(runs) - len(todo)} of them before)")
-    failed = board.failed()
-    for entry in failed:
-        print(f"failed: {entry.run.label}: {entry.message} (see {entry.run.log})", file=sys.stderr)
-    if failed:
-        raise ValueError(f"{len(failed)} of {len(runs)} runs failed")
-
-
-def attend(runs: Sequence[Run], board: Board, start: Callable[[], Executor]) -> None:
-    """Work with an engine and show it; whatever ends this early, runs save what they have."""
-    with Interruption() as interruption, Display(board) as display:
-
-        def look() -> None:
-            display.show()
-            if interruption.requested:
-                raise KeyboardInterrupt
-
-        executor = start()
-        try:
-            supervise(runs, executor, board, look)
-            executor.shutdown()
-        except BaseException:
-            executor.shutdown(cancel_futures=True)
-            board.stopped()
-            raise
+        carry_out(
+            runs,
+            options.folder(),
+            options.command(),
+            lambda count, board: engine(options, min(workers, count), board),
+        )
 
 
 def engine(options: Options, workers: int, board: Board) -> Executor:

@@ -32,16 +32,24 @@ def plan(name: str, scale: Scale, grid: Sequence[str], out: Path, **common: Any)
     changes = {option: values for option, values in axes.items() if not varies(base, option)}
     for option in [option for option in axes if option not in changes]:
         base = narrowed(base, option, axes[option])
-    chosen = [
-        with_fields(replace(options, **change), **common)
-        for options in base
-        for change in combinations(changes)
-    ]
-    unique = {placed(kind, options, out).name: options for options in chosen}
+    chosen = [replace(options, **change) for options in base for change in combinations(changes)]
+    return arranged(kind, chosen, out, **common)
+
+
+def arranged(kind: str, options: Sequence[Any], out: Path, **common: Any) -> list[Run]:
+    """A run for each of the ``options``, in folders under ``out``; the same one only once.
+
+    Args:
+        kind: the experiment.
+        options: of the runs.
+        out: folder of the sweep.
+        common: options for all runs that have them.
+    """
+    chosen = [with_fields(one, **common) for one in options]
+    unique = {placed(kind, one, out).name: one for one in chosen}
     labels = label_all(kind, list(unique.values()))
     return [
-        placed(kind, options, out, label)
-        for options, label in zip(unique.values(), labels, strict=True)
+        placed(kind, one, out, label) for one, label in zip(unique.values(), labels, strict=True)
     ]
 
 
