@@ -84,22 +84,20 @@ def line(board: Board, entry: Entry) -> str:
 
 def picture(board: Board, height: int) -> Group:
     """The table and the line below it, within ``height`` lines."""
-    titles = {
-        HEADLINES[entry.run.experiment][0]
-        for entry in board.entries.values()
-        if entry.run.experiment in HEADLINES
-    }
+    kinds = {entry.run.experiment for entry in board.entries.values()}
+    headed = [kind for kind in HEADLINES if kind in kinds]
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("run", no_wrap=True, overflow="ellipsis")
     table.add_column("state")
     table.add_column("step", justify="right", no_wrap=True)
-    for title in sorted(titles):
-        table.add_column(title, justify="right")
+    for kind in headed:
+        table.add_column(HEADLINES[kind][0], justify="right")
     table.add_column("left", justify="right")
     for entry in chosen(board, max(1, height - FRAME)):
         total = "" if entry.run.steps is None else f"{entry.step}/{entry.run.steps}"
         number = "" if entry.headline is None else f"{entry.headline:.2f}"
-        cells = [entry.run.label, entry.state, total, *[number for _ in titles], span(entry.left())]
+        numbers = [number if kind == entry.run.experiment else "" for kind in headed]
+        cells = [entry.run.label, entry.state, total, *numbers, span(entry.left())]
         table.add_row(*cells, style=STYLES[entry.state])
     return Group(table, Text(summary(board), style="bold"))
 
