@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shlex
 from pathlib import Path
 
 import pandas as pd
@@ -253,6 +254,16 @@ def test_what_is_missing_is_named_with_its_command(tmp_path):
     ):
         assert words in page.text
     assert not (tmp_path / "runs" / "report.html").exists()
+
+
+def test_every_command_in_the_report_is_one(made):
+    """Those behind the runs and those that would make what is missing."""
+    text = (made / "report.md").read_text(encoding="utf-8")
+    commands = set(re.findall(r"`(dbsurf [^`]*)`", text))
+    assert {command.split()[1] for command in commands} >= {"vae", "sweep", "report"}
+    for command in commands:
+        module, options = cli.parse(shlex.split(command)[1:])
+        assert type(options) is module.Options
 
 
 def test_a_search_by_supernet_shows_its_cells_and_no_accuracy(tmp_path):

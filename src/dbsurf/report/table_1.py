@@ -48,8 +48,10 @@ def _blocks(found: list[Comparison]) -> list[Block]:
         if (dataset, n) not in ran:
             left.setdefault(dataset_name(dataset), []).append(str(n))
     if left:
-        rows = "; ".join(f"{name} n = {', '.join(counts)}" for name, counts in left.items())
-        blocks.append(Missing(f"Rows of the paper without a run: {rows}.", COMMAND))
+        rows = "; ".join(f"{name} n = {', '.join(several)}" for name, several in left.items())
+        counts = sorted({int(n) for several in left.values() for n in several})
+        grid = f"--grid n={','.join(map(str, counts))}"
+        blocks.append(Missing(f"Rows of the paper without a run: {rows}.", f"{COMMAND} {grid}"))
     return blocks
 
 

@@ -12,7 +12,7 @@ from dbsurf.report.document import Paragraph as Text
 from dbsurf.report.names import column_order, dataset_name, estimator_name
 from dbsurf.report.numbers import Mean
 
-AGAINST_N = "dbsurf sweep --grid estimator=dbsurf,loorf n=2,4,8 seed=0..4"
+AGAINST_N = "dbsurf sweep vae --scale laptop --grid estimator=dbsurf,loorf n=2,4,8 seed=0..4"
 SAME_PLACE = "dbsurf vae --preset laptop --dataset mnist --measure-variance"
 BASELINE = "loorf"
 
