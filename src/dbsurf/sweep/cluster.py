@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -48,6 +49,7 @@ class DaskPool(Executor):
                     threads_per_worker=1,
                     memory_limit=0,
                     dashboard_address=":0",
+                    silence_logs=logging.ERROR,
                 )
         self._client = Client(self._cluster or scheduler)
         wide = [name for name, count in self._client.nthreads().items() if count != 1]
