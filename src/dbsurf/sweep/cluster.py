@@ -48,7 +48,7 @@ class DaskPool(Executor):
                     n_workers=workers,
                     threads_per_worker=1,
                     memory_limit=0,
-                    dashboard_address=":0",
+                    dashboard_address="127.0.0.1:0",
                     silence_logs=logging.ERROR,
                 )
         self._client = Client(self._cluster or scheduler)
