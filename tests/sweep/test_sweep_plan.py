@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from dbsurf.cli import main, parse
-from dbsurf.experiments.registry import experiment
 from dbsurf.experiments.vae import PRESETS, Options
 from dbsurf.runs.options import config_hash
 from dbsurf.sweep.grid import read_grid
@@ -113,7 +112,6 @@ def test_a_named_sweep_can_be_narrowed_and_changed():
         plan("table1", "smoke", both, OUT)
 
 
-@pytest.mark.skipif(not hasattr(experiment("nas"), "run"), reason="nas is not there yet")
 def test_table_2(tmp_path, monkeypatch):
     monkeypatch.setenv("DBSURF_DATA", str(tmp_path))
     paper = [run.options for run in plan("table2", "paper", [], OUT)]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from typing import Any, ParamSpec, TypeVar
 
 from dbsurf.runs.signals import stopping_when
@@ -39,12 +43,14 @@ class DaskPool(Executor):
         self._cluster = None
         self._busy = busy
         if scheduler is None:
-            self._cluster = LocalCluster(
-                n_workers=workers,
-                threads_per_worker=1,
-                memory_limit=0,
-                dashboard_address=None,
-            )
+            with deaf_children():
+                self._cluster = LocalCluster(
+                    n_workers=workers,
+                    threads_per_worker=1,
+                    memory_limit=0,
+                    dashboard_address="127.0.0.1:0",
+                    silence_logs=logging.ERROR,
+                )
         self._client = Client(self._cluster or scheduler)
         wide = [name for name, count in self._client.nthreads().items() if count != 1]
         if wide:
@@ -72,6 +78,20 @@ class DaskPool(Executor):
         self._client.close()
         if self._cluster is not None:
             self._cluster.close()
+
+
+@contextmanager
+def deaf_children() -> Iterator[None]:
+    """What is started inside does not hear the Ctrl-C that a terminal sends to everybody.
+
+    Threads and processes inherit the mask. A worker that heard it would leave without saving.
+    """
+    resource_tracker.ensure_running()  # it unblocks SIGINT in the thread that starts it
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def while_wanted(fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
