@@ -80,6 +80,16 @@ def test_damaged_files_are_named_and_the_rest_goes_on(tmp_path, file, content, r
         ("train_negative_elbo", None, "train_negative_elbo must be a number, got None"),
         ("seconds", "many", "seconds must be a number, got 'many'"),
         ("test_negative_elbo", float("nan"), "test_negative_elbo must be finite, got nan"),
+        (
+            "variance_by_estimator",
+            [1],
+            "every row of variance_by_estimator must be of type dict, got 1",
+        ),
+        (
+            "variance_by_estimator",
+            [{"estimator": "loorf", "options": {}}],
+            "variance in variance_by_estimator must be a number, got None",
+        ),
     ],
 )
 def test_a_summary_without_its_numbers_is_damaged(tmp_path, name, value, reason):
@@ -95,10 +105,15 @@ def test_a_configuration_or_a_search_without_what_is_needed_is_damaged(tmp_path)
     del summary["configuration"]["n"]
     (folder / "summary.json").write_text(json.dumps(summary))
     assert only(tmp_path).reason == "summary.json has no n in its configuration"
+    summary["configuration"]["n"] = "four"
+    (folder / "summary.json").write_text(json.dumps(summary))
+    assert only(tmp_path).reason == (
+        "summary.json: n of the configuration must be of type int, got 'four'"
+    )
     other = nas_run(tmp_path / "nas", [94.0], "synthetic", dataset="synthetic")
     summary = json.loads((other / "summary.json").read_text())
     (other / "summary.json").write_text(json.dumps({**summary, "found": None}))
-    assert only(tmp_path / "nas").reason == "summary.json: found must be a list, got None"
+    assert only(tmp_path / "nas").reason == "summary.json: found must be of type list, got None"
 
 
 def test_other_folders_are_none_of_our_business(tmp_path):

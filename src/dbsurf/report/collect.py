@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,21 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from dbsurf.report.commands import command_for, experiment_of
+from dbsurf.report.soundness import EXPERIMENTS, check_metrics, check_summary
 from dbsurf.runs.folder import CONFIG, SUMMARY
 from dbsurf.runs.metrics import METRICS
 
 ENVIRONMENT, CURVES = "environment.json", "curves.csv"
 FINISHED, UNFINISHED, REPEATED, DAMAGED = "finished", "unfinished", "repeated", "damaged"
-
-# What a summary must have for its experiment's sections: configuration, then numbers.
-NEEDED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "vae": (
-        ("dataset", "estimator", "estimator_options", "n", "steps", "seed"),
-        ("steps", "evaluations", "seconds", "train_negative_elbo", "test_negative_elbo"),
-    ),
-    "nas": (("mode", "dataset", "estimator", "estimator_options", "n"), ("seconds",)),
-    "toy": ((), ()),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,12 +115,12 @@ def read(folder: Path) -> Run | None:
         if summary:
             experiment = str(summary.get("experiment", ""))
             configuration = summary.get("configuration", configuration)
-        if experiment not in NEEDED:
+        if experiment not in EXPERIMENTS:
             return None
         if summary:
-            _check(summary, experiment)
+            check_summary(summary, experiment)
         metrics = _rows(folder / METRICS)
-        _check_metrics(metrics)
+        check_metrics(metrics)
         curves = _rows(folder / CURVES)
         environment = _json(folder / ENVIRONMENT) if (folder / ENVIRONMENT).exists() else {}
     except (ValueError, OSError) as error:
@@ -173,34 +163,6 @@ def _json(path: Path) -> dict[str, Any]:
     return content
 
 
-def _check(summary: Mapping[str, Any], experiment: str) -> None:
-    """Stop if a summary lacks what the sections read without looking."""
-    fields, numbers = NEEDED[experiment]
-    configuration = summary.get("configuration")
-    if not isinstance(configuration, dict):
-        raise ValueError(f"{SUMMARY} has no configuration")
-    for name in fields:
-        if name not in configuration:
-            raise ValueError(f"{SUMMARY} has no {name} in its configuration")
-    for name in numbers:
-        value = summary.get(name)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ValueError(f"{SUMMARY}: {name} must be a number, got {value!r}")
-        if not math.isfinite(value):
-            raise ValueError(f"{SUMMARY}: {name} must be finite, got {value}")
-    if experiment == "nas" and not isinstance(summary.get("found"), list):
-        raise ValueError(f"{SUMMARY}: found must be a list, got {summary.get('found')!r}")
-
-
-def _check_metrics(rows: Sequence[Mapping[str, float | None]]) -> None:
-    for line, row in enumerate(rows, start=2):
-        if row.get("step") is None:
-            raise ValueError(f"{METRICS}: line {line} has no step")
-        for name, value in row.items():
-            if value is not None and not math.isfinite(value):
-                raise ValueError(f"{METRICS}: line {line}: {name} must be finite, got {value}")
-
-
 def _order(run: Run) -> tuple[Any, ...]:
     """By experiment, then so that the seeds of one setting are neighbours."""
     chosen = run.configuration
@@ -212,7 +174,7 @@ def _order(run: Run) -> tuple[Any, ...]:
     names = [str(chosen.get(name, "")) for name in ("mode", "dataset")]
     counts = [number("n"), number("steps")]
     return (
-        [*NEEDED, ""].index(run.experiment),
+        [*EXPERIMENTS, ""].index(run.experiment),
         *names,
         *counts,
         run.label,
