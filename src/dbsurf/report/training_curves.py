@@ -39,9 +39,10 @@ def section(runs: Sequence[Run]) -> Section:
             for one, lines in paired
         )
         text = (
-            "The same minus LOORF's curve of the same seed, which starts from the same weights "
-            "and sees the same images: below 0 is better than LOORF. Lines are means over seeds, "
-            "bands their extremes."
+            "The same minus LOORF's curve of the same seed, which starts from the same weights; "
+            "the order of the images soon differs, since samples are drawn from the same random "
+            "numbers. Below 0 is better than LOORF. Lines are means over seeds, bands their "
+            "extremes."
         )
         blocks.append(Chart("training-curves-over-loorf", text, panels))
     return Section("curves", "Training curves", tuple(blocks))
