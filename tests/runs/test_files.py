@@ -101,3 +101,10 @@ def test_bar_prints_lines_where_there_is_no_terminal(capsys):
     error = capsys.readouterr().err
     assert error.startswith("mnist loorf  7/10  -ELBO 99.00")
     assert error.count("\n") == 1
+
+
+def test_a_file_is_as_readable_as_any_other_new_one(tmp_path):
+    """Others look at a shared folder too."""
+    (tmp_path / "other").write_text("")
+    write_atomically(tmp_path / "ours", "text")
+    assert (tmp_path / "ours").stat().st_mode == (tmp_path / "other").stat().st_mode

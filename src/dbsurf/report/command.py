@@ -62,7 +62,6 @@ def write(options: Options) -> Path:
         path = out / name
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, content)
-        path.chmod(0o644)  # a report is there to be shown
     return out / PAGE
 
 

@@ -64,10 +64,7 @@ def _table(found: list[Comparison]) -> Table:
                             Mean(*_millions(calls[label])).text(3),
                             best=calls[label].value == min(m.value for m in calls.values()),
                         ),
-                        Cell(
-                            seconds[label].text(1),
-                            best=seconds[label].value == min(m.value for m in seconds.values()),
-                        ),
+                        Cell(seconds[label].text(1)),
                     ),
                     first=first,
                 )
@@ -76,7 +73,7 @@ def _table(found: list[Comparison]) -> Table:
     titles = ("Data set", "n", "Target", "Estimator", "Runs", *measured)
     caption = (
         "Steps, evaluations and seconds until the training -ELBO is at the target, mean ± standard "
-        "error over seeds; fewest in bold."
+        "error over seeds; fewest evaluations in bold."
     )
     return Table(caption, titles, tuple(rows), words=5)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import secrets
 import shutil
 import subprocess
 import sys
@@ -63,10 +64,9 @@ def write_atomically(path: Path, content: bytes | str) -> None:
     leaves the old file as it was.
     """
     data = content.encode() if isinstance(content, str) else content
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    temporary = Path(name)
+    temporary = path.parent / f".{path.name}.{secrets.token_hex(6)}"
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("xb") as file:  # as readable as any other new file of the user
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
