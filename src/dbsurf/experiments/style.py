@@ -42,6 +42,11 @@ ESTIMATORS = {
     "doublecv": (PURPLE, "-."),
     "mdsurf": (GREEN, "-"),
     "reinforce": (SKY, "-"),
+    "reinforce baseline=running-mean": (BLUE, "-"),
+    "dbsurf alpha=0.5": (ORANGE, "--"),
+    "dbsurf alpha=preserve": (PURPLE, ":"),
+    "evolution": (GREEN, "-"),
+    "random": (GREY, ":"),
 }
 
 
