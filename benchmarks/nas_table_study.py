@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pages import insert
 
 from dbsurf.experiments.nas import Options, paper, study
 from dbsurf.experiments.nas.command import search
@@ -242,19 +243,11 @@ def report() -> None:
         table.to_csv(RESULTS / f"{name}.csv", index=False, float_format=digits)
     sampled = [folder for folder in folders if folder not in exact]
     study.figure_search(sampled, RESULTS / "table-search.png")
-    insert("table 2", study.markdown(tables["table-search-table2"]))
-    insert("choices", choices_markdown(tables["table-search-choices"]))
-    insert("reach", reach_markdown(tables["table-search-reach"]))
-    insert("tuning", tuning_markdown(tuning))
-    insert("rates", choices_markdown(rates))
-
-
-def insert(name: str, text: str) -> None:
-    """Replace what stands between the page's two marks of that name."""
-    start, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
-    before, rest = PAGE.read_text().split(start)
-    _, after = rest.split(end)
-    PAGE.write_text(f"{before}{start}\n{text}\n{end}{after}")
+    insert(PAGE, "table 2", study.markdown(tables["table-search-table2"]))
+    insert(PAGE, "choices", choices_markdown(tables["table-search-choices"]))
+    insert(PAGE, "reach", reach_markdown(tables["table-search-reach"]))
+    insert(PAGE, "tuning", tuning_markdown(tuning))
+    insert(PAGE, "rates", choices_markdown(rates))
 
 
 if __name__ == "__main__":

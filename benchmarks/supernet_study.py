@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from pages import insert
 from scipy import stats
 
 from dbsurf.experiments.nas.options import PRESETS, Options
@@ -133,18 +134,16 @@ def report() -> None:
     RESULTS.mkdir(parents=True, exist_ok=True)
     cells.to_csv(RESULTS / "supernet.csv", index=False, float_format=DIGITS)
     judged.to_csv(RESULTS / "supernet-candidates.csv", index=False, float_format=DIGITS)
-    insert("supernet study", markdown(cells, test))
-    insert("supernet state", f"Finished searches behind the table: {len(cells)} of {len(runs())}.")
+    insert(PAGE, "supernet study", markdown(cells, test))
+    insert(
+        PAGE,
+        "supernet state",
+        f"Finished searches behind the table: {len(cells)} of {len(runs())}.",
+    )
     if len(judged):
-        insert("supernet correlations", f"Spearman's rank correlations: {correlations(judged)}.")
-
-
-def insert(name: str, text: str) -> None:
-    """Replace what stands between the page's two marks of that name."""
-    start, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
-    before, rest = PAGE.read_text().split(start)
-    _, after = rest.split(end)
-    PAGE.write_text(f"{before}{start}\n{text}\n{end}{after}")
+        insert(
+            PAGE, "supernet correlations", f"Spearman's rank correlations: {correlations(judged)}."
+        )
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from itertools import product
 from pathlib import Path
 
 import pandas as pd
+from pages import insert
 
 from dbsurf.experiments.vae import PRESETS, Options, study, train
 
@@ -84,10 +85,10 @@ def report() -> None:
     spread = variances(folders)
     spread.to_csv(RESULTS / "variance.csv", index=False, float_format=digits)
     study.figure_1(folders, RESULTS / "figure1.png")
-    insert("table 1", study.markdown(table))
-    insert("variance", variance_markdown(spread))
+    insert(PAGE, "table 1", study.markdown(table))
+    insert(PAGE, "variance", variance_markdown(spread))
     finished, planned = len(folders), len(plan())
-    insert("state", f"Finished runs behind the tables: {finished} of {planned}.")
+    insert(PAGE, "state", f"Finished runs behind the tables: {finished} of {planned}.")
 
 
 def variance_markdown(spread: pd.DataFrame) -> str:
@@ -98,14 +99,6 @@ def variance_markdown(spread: pd.DataFrame) -> str:
     for name, row in ratios.loc[spread["estimator"].unique()].iterrows():
         lines.append(f"| {name} | {' | '.join(f'{value:.2f}' for value in row)} |")
     return "\n".join(lines)
-
-
-def insert(name: str, text: str) -> None:
-    """Replace what stands between the page's two marks of that name."""
-    start, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
-    before, rest = PAGE.read_text().split(start)
-    _, after = rest.split(end)
-    PAGE.write_text(f"{before}{start}\n{text}\n{end}{after}")
 
 
 if __name__ == "__main__":

@@ -6,9 +6,6 @@ import json
 from concurrent.futures import Executor, Future
 from pathlib import Path
 
-import numpy as np
-
-from dbsurf.data.importing import import_files
 from dbsurf.runs.metrics import read_metrics
 
 TINY = [
@@ -27,17 +24,6 @@ TINY = [
     "tensorboard=false",
     "device=cpu",
 ]
-
-
-def blobs(folder: Path) -> Path:
-    """A data folder with the set."""
-    grid = np.arange(28)
-    centre = np.random.default_rng(0).uniform(8, 20, (2, 150, 1))
-    rows, columns = np.exp(-((grid - centre) ** 2) / 20)
-    images = np.rint(255 * rows[:, :, None] * columns[:, None, :]).astype(np.uint8)
-    np.savez(folder / "given.npz", x_train=images[:100], x_test=images[100:])
-    import_files([folder / "given.npz"], folder, "tiny")
-    return folder
 
 
 def words(data: Path, out: Path, *grid: str) -> list[str]:

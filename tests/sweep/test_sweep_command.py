@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from blobs import blobs
 from dbsurf.cli import main
 from dbsurf.experiments.vae.training import Trainer
 from dbsurf.runs.checkpoint import NEWEST, read_checkpoint
@@ -20,7 +21,7 @@ from dbsurf.sweep.display import Display, picture, span
 from dbsurf.sweep.lock import exclusive, holder
 from dbsurf.sweep.plan import plan
 from dbsurf.sweep.work import Outcome, work
-from sweep_runs import Inline, blobs, outcomes, words
+from sweep_runs import Inline, outcomes, words
 
 
 @pytest.fixture(scope="module")

@@ -14,13 +14,14 @@ from pathlib import Path
 
 import pytest
 
+from blobs import blobs
 from dbsurf.cli import main
 from dbsurf.runs.checkpoint import NEWEST, read_checkpoint
 from dbsurf.sweep import command
 from dbsurf.sweep.cluster import DaskPool
 from dbsurf.sweep.plan import plan
 from dbsurf.sweep.work import work
-from sweep_runs import TINY, Inline, blobs, outcomes, words
+from sweep_runs import TINY, Inline, outcomes, words
 
 pytest.importorskip("distributed", reason="the extra cluster is not installed")
 

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from blobs import blobs
 from dbsurf.cli import main
 from dbsurf.sweep import command, local
 from dbsurf.sweep.local import LocalPool
-from sweep_runs import Inline, blobs, outcomes, words
+from sweep_runs import Inline, outcomes, words
 
 GRID = ("steps=200", "estimator=dbsurf,doublecv,arms", "seed=0..1")
 PATIENCE = 300.0  # seconds, for a crowded machine; a quiet one needs a few

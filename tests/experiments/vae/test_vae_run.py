@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 import torch
 
+from blobs import blobs
 from dbsurf.cli import main
-from dbsurf.data.importing import import_files
 from dbsurf.experiments.vae import PRESETS, Options, job, train
 from dbsurf.experiments.vae.training import Trainer, negative_elbo
 from dbsurf.runs import folder as run_folder
@@ -30,15 +30,8 @@ FILES += ["metrics.csv", "pictures.png", "summary.json", "tensorboard"]
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a set of 150 blurred blobs called tiny."""
-    folder = tmp_path_factory.mktemp("data")
-    grid = np.arange(28)
-    centre = np.random.default_rng(0).uniform(8, 20, (2, 150, 1))
-    rows, columns = np.exp(-((grid - centre) ** 2) / 20)
-    images = np.rint(255 * rows[:, :, None] * columns[:, None, :]).astype(np.uint8)
-    np.savez(folder / "given.npz", x_train=images[:100], x_test=images[100:])
-    import_files([folder / "given.npz"], folder, "tiny")
-    return folder
+    """A folder with a set called tiny."""
+    return blobs(tmp_path_factory.mktemp("data"))
 
 
 def tiny(data: Path, out: Path, **changes: object) -> Options:

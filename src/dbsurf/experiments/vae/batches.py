@@ -9,12 +9,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from dbsurf.experiments.order import Order
+
 
 class Batches:
     """Endless batches of binarised training images.
 
-    The images stay on the device as bytes. Every epoch goes through them in a new random order;
-    what does not fill a batch at its end is left out of that epoch.
+    The images stay on the device as bytes, and come in the `Order` of all training here.
 
     Args:
         images: ``(N, ...)`` bytes.
@@ -30,31 +31,20 @@ class Batches:
         generator: torch.Generator,
         device: torch.device,
     ) -> None:
-        if not 1 <= size <= len(images):
-            raise ValueError(f"batch must lie between 1 and {len(images)} images, got {size}")
+        self.order = Order(len(images), size, generator, device)
         self.images = flat(images, device)
         self.size = size
         self.generator = generator
-        self.order = torch.empty(0, dtype=torch.int64, device=device)
-        self.position = 0
 
     def next(self) -> Tensor:
         """The next batch, ``(size, pixels)`` of zeros and ones."""
-        if self.position + self.size > len(self.order):
-            self.order = torch.randperm(
-                len(self.images), generator=self.generator, device=self.images.device
-            )
-            self.position = 0
-        chosen = self.order[self.position : self.position + self.size]
-        self.position += self.size
-        return binarise(self.images.index_select(0, chosen), self.generator)
+        return binarise(self.images.index_select(0, self.order.next()), self.generator)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"order": self.order, "position": self.position}
+        return self.order.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.order = state["order"].to(self.images.device)
-        self.position = state["position"]
+        self.order.load_state_dict(state)
 
 
 def flat(images: npt.NDArray[np.uint8], device: torch.device) -> Tensor:

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from dbsurf.experiments.order import Order
+
 PADDING = 4
 
 
@@ -59,9 +61,8 @@ class Standard:
 class Batches:
     """Endless batches of augmented training images with their labels.
 
-    Every epoch goes through the images in a new random order; what does not fill a batch at its
-    end is left out of that epoch. An image is moved by up to 4 pixels in either direction (what
-    comes in from outside is black) and flipped half of the time.
+    They come in the `Order` of all training here. An image is moved by up to 4 pixels in either
+    direction (what comes in from outside is black) and flipped half of the time.
 
     Args:
         images: ``(N, colours, height, width)`` bytes.
@@ -79,12 +80,9 @@ class Batches:
         generator: torch.Generator,
         padding: int = PADDING,
     ) -> None:
-        if not 1 <= size <= len(images):
-            raise ValueError(f"batch must lie between 1 and {len(images)} images, got {size}")
+        self.order = Order(len(images), size, generator, images.device)
         self.images, self.labels, self.size = images, labels, size
         self.generator, self.padding = generator, padding
-        self.order = torch.empty(0, dtype=torch.int64, device=images.device)
-        self.position = 0
 
     @property
     def epoch(self) -> int:
@@ -93,21 +91,14 @@ class Batches:
 
     def next(self) -> tuple[Tensor, Tensor]:
         """Bytes ``(size, colours, height, width)`` and labels ``(size,)``."""
-        if self.position + self.size > len(self.order):
-            self.order = torch.randperm(
-                len(self.images), generator=self.generator, device=self.images.device
-            )
-            self.position = 0
-        chosen = self.order[self.position : self.position + self.size]
-        self.position += self.size
+        chosen = self.order.next()
         return augment(self.images[chosen], self.padding, self.generator), self.labels[chosen]
 
     def state_dict(self) -> dict[str, Any]:
-        return {"order": self.order, "position": self.position}
+        return self.order.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.order = state["order"].to(self.images.device)
-        self.position = state["position"]
+        self.order.load_state_dict(state)
 
 
 def augment(images: Tensor, padding: int, generator: torch.Generator) -> Tensor:
