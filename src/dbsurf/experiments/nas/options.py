@@ -103,7 +103,7 @@ class Options:
     device: Device = field(default="auto", metadata=ELSEWHERE)
     """Where to compute; auto takes the fastest there is."""
     threads: int = field(default=0, metadata=ELSEWHERE)
-    """Processor threads (0: as many as torch likes)."""
+    """Processor threads (0: one by table, as many as torch likes by supernet)."""
     data_dir: Path | None = field(default=None, metadata=ELSEWHERE)
     """Data folder, instead of the one that DBSURF_DATA names."""
     preset: str | None = field(default=None, metadata=ELSEWHERE)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,13 +33,11 @@ def run_table(options: Options) -> dict[str, Any]:
     searcher = find_searcher(options)
     table = load_table(options.dataset, options.data_dir)
     landscape = Landscape.of(table, options.dataset)
-    if options.threads:
-        torch.set_num_threads(options.threads)
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / CONFIG, options.config())
     write_json(folder / "environment.json", environment())
     watch = Stopwatch()
-    with watch.running():
+    with watch.running(), threads(options.threads or 1):
         blocks = search_all(options, landscape, searcher)
         points = trace.grid(max(int(block.counts.max()) for block in blocks))
         results = [block.follow(points) for block in blocks]
@@ -56,6 +56,18 @@ def run_table(options: Options) -> dict[str, Any]:
     }
     write_json(folder / SUMMARY, summary)
     return summary
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """So many processor threads for what is inside. Tensors are small here: one is the fastest,
+    and on a busy machine by far."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @dataclass(frozen=True)
