@@ -7,6 +7,7 @@ with the joined batch holds for the whole network as it is, up to the order of s
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,15 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Options:
     return dataclasses.replace(TINY, data_dir=place)
 
 
+@pytest.fixture(scope="module")
+def alone(tiny: Options, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the run in one process and single precision."""
+    torch.set_num_threads(1)
+    out = tmp_path_factory.mktemp("alone") / "run"
+    search(dataclasses.replace(tiny, out=out))
+    return out
+
+
 def state(folder: Path) -> dict:
     return read_checkpoint(folder / "checkpoint.pt")["state"]["trainer"]
 
@@ -61,23 +71,21 @@ def assert_alike(left: dict, right: dict, tolerance: float) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")  # Fabric's advice
-def test_two_processes_give_the_update_of_one_with_the_joined_batch(tiny, tmp_path):
-    one = search(dataclasses.replace(tiny, out=tmp_path / "one"))
-    two = search(dataclasses.replace(tiny, out=tmp_path / "two", devices=2))
-    assert_alike(state(tmp_path / "one"), state(tmp_path / "two"), 1e-4)
+def test_two_processes_give_the_update_of_one_with_the_joined_batch(tiny, alone, tmp_path):
+    summary = search(dataclasses.replace(tiny, out=tmp_path / "two", devices=2))
+    assert_alike(state(alone), state(tmp_path / "two"), 1e-4)
     assert (state(tmp_path / "two")["architecture"]["logits"] != 0).any()
-    assert two["configuration"] == one["configuration"]
-    assert two["found"][0]["index"] == one["found"][0]["index"]
+    one = json.loads((alone / "summary.json").read_text())
+    assert summary["configuration"] == one["configuration"]
+    assert summary["found"][0]["index"] == one["found"][0]["index"]
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("precision", ["bf16-mixed", "16-mixed"])
-def test_mixed_precision_trains(tiny, tmp_path, precision):
-    search(dataclasses.replace(tiny, out=tmp_path / "full"))
-    options = dataclasses.replace(tiny, out=tmp_path / "half", precision=precision)
-    summary = search(options)
+def test_mixed_precision_trains(tiny, alone, tmp_path, precision):
+    summary = search(dataclasses.replace(tiny, out=tmp_path / "half", precision=precision))
     assert summary["configuration"]["precision"] == precision
-    full, half = state(tmp_path / "full"), state(tmp_path / "half")
+    full, half = state(alone), state(tmp_path / "half")
     assert_alike(full, half, 0.1)
     assert all(value.dtype == torch.float32 for value in half["network"].values())
     assert not torch.equal(full["network"]["head.4.bias"], half["network"]["head.4.bias"])
