@@ -15,7 +15,7 @@ from blobs import blobs
 from dbsurf.cli import main
 from dbsurf.experiments.vae.training import Trainer
 from dbsurf.runs.checkpoint import NEWEST, read_checkpoint
-from dbsurf.sweep import command, supervise
+from dbsurf.sweep import carry_out, command, supervise
 from dbsurf.sweep.board import Board
 from dbsurf.sweep.display import Display, picture, span
 from dbsurf.sweep.lock import exclusive, holder
@@ -118,10 +118,10 @@ def test_a_run_that_is_at_work_elsewhere_is_waited_for(data, tmp_path, capsys):
 
 
 def test_an_interrupt_says_how_to_go_on(data, tmp_path, monkeypatch, capsys):
-    class Asked(command.Interruption):
+    class Asked(carry_out.Interruption):
         requested = True
 
-    monkeypatch.setattr(command, "Interruption", Asked)
+    monkeypatch.setattr(carry_out, "Interruption", Asked)
     assert main(words(data, tmp_path, "steps=50", "seed=0..1")) == 130
     error = capsys.readouterr().err.splitlines()
     assert error[-1] == "dbsurf: interrupted"
