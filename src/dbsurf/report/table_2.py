@@ -257,7 +257,9 @@ def search_sentences(runs: Sequence[Run]) -> list[str]:
 def _outcome(ours: Search, group: list[Search]) -> str:
     """One data set: our accuracy, what it took, and who came closest or further."""
     means = {one: mean for one in group if (mean := one.mean("test_200")) is not None}
-    text = f"{ours.place}, {ours.name} {means.pop(ours).text()} %"
+    text = f"{ours.name} {means.pop(ours).text()} %"
+    if ours.landscape != SYNTHETIC:
+        text = f"{ours.place}, {text}"
     asked = ours.mean("distinct_queries")
     if asked is not None:
         text += f" after {asked.text(0)} distinct queries"
