@@ -27,6 +27,7 @@ docs: $(BIN)/.installed
 bench: $(BIN)/.installed
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/vae.py
+	$(BIN)/python benchmarks/supernet.py
 
 clean:
 	rm -rf .venv site runs
