@@ -155,5 +155,8 @@ if __name__ == "__main__":
         part, parts = map(int, arguments.part.split("/"))
         for options in runs()[part - 1 :: parts]:
             search(options)
+        if parts == 1:
+            for options in plan():
+                search(options)  # all is there: only the summary over the seeds is written
     if arguments.report or arguments.part == "1/1":
         report()

@@ -131,6 +131,13 @@ def test_several_seeds_have_a_folder_each_and_a_summary_over_all(tiny, tmp_path)
     assert dataclasses.replace(TINY, seeds=0).searches() == 4
 
 
+def test_seeds_side_by_side_are_the_seeds_one_after_the_other(tiny, tmp_path):
+    options = dataclasses.replace(tiny, seeds=2, epochs=1)
+    apart = search(dataclasses.replace(options, out=tmp_path / "apart"))
+    beside = search(dataclasses.replace(options, jobs=2))
+    assert beside["found"] == apart["found"]
+
+
 def test_the_null_chooses_by_the_training_loss_of_cells_it_draws(tiny, tmp_path):
     summary = search(dataclasses.replace(tiny, estimator="uniform"))
     lines = (tmp_path / "run" / "candidates.csv").read_text().splitlines()

@@ -85,6 +85,8 @@ class Options:
     # ... and how.
     path_batching: Batching = field(default="together", metadata=ELSEWHERE)
     """Supernet: hold the paths of a step in memory together, or one-by-one."""
+    jobs: int = field(default=1, metadata=ELSEWHERE)
+    """Supernet: seeds that are searched side by side, in processes of one thread each."""
     devices: int = field(default=1, metadata=ELSEWHERE)
     """Supernet: devices (of the CPU: processes) that share a batch."""
     nodes: int = field(default=1, metadata=ELSEWHERE)
@@ -150,6 +152,7 @@ _LAPTOP = Options(
     cosine_epochs=52,
     learning_rate=0.25,
     architecture_rate=0.011,
+    jobs=2,
 )
 PRESETS = {
     "paper": Options(),

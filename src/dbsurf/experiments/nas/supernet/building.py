@@ -32,7 +32,14 @@ def check(options: Options) -> None:
     """Stop at the door with what no search can be made of."""
     lowest: dict[str, float] = {"n": 1, "steps": 0, "seeds": 0, "seed": 0, "threads": 0}
     lowest |= {"channels": 1, "cells": 1, "image_size": 0, "images": 0, "batch": 0}
-    lowest |= {"warmup_epochs": 0, "epochs": 1, "candidates": 1, "devices": 1, "nodes": 1}
+    lowest |= {
+        "warmup_epochs": 0,
+        "epochs": 1,
+        "candidates": 1,
+        "devices": 1,
+        "nodes": 1,
+        "jobs": 1,
+    }
     lowest |= {"evaluate_every": 0, "checkpoint_every": 0}
     for name, least in lowest.items():
         if getattr(options, name) < least:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
+from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -36,7 +38,7 @@ def search(options: Options) -> dict[str, Any]:
         return finished
     runs = one_a_seed(options)
     if options.devices * options.nodes == 1 and options.precision == "32":
-        summaries = lead(runs, Workers(choose_device(options.device)))
+        summaries = side_by_side(runs) if min(options.jobs, len(runs)) > 1 else alone(runs)
     else:
         summaries = launch(runs)
     if len(runs) == 1:
@@ -70,6 +72,18 @@ def join(options: Options, summaries: Sequence[dict[str, Any]]) -> dict[str, Any
 
 
 # --- processes ------------------------------------------------------------------------------------
+
+
+def alone(runs: Sequence[Options]) -> list[dict[str, Any]]:
+    """One run after the other in this process."""
+    return lead(runs, Workers(choose_device(runs[0].device)))
+
+
+def side_by_side(runs: Sequence[Options]) -> list[dict[str, Any]]:
+    """Several runs at a time, each in a process: small networks gain nothing from more threads."""
+    chosen = [[replace(options, threads=options.threads or 1)] for options in runs]
+    with ProcessPoolExecutor(runs[0].jobs, mp_context=get_context("spawn")) as pool:
+        return [summary for part in pool.map(alone, chosen) for summary in part]
 
 
 def lead(runs: Sequence[Options], workers: Workers) -> list[dict[str, Any]]:
