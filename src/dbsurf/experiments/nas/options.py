@@ -153,6 +153,7 @@ _LAPTOP = Options(
     learning_rate=0.25,
     architecture_rate=0.011,
     jobs=2,
+    threads=1,  # networks this small gain nothing from a second one
 )
 PRESETS = {
     "paper": Options(),
