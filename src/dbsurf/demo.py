@@ -29,7 +29,7 @@ SEARCHERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("reinforce", ("baseline=running-mean",)),
     ("random", ()),
 )
-STEPS, SEEDS = 800, (0, 1)  # of the VAEs
+STEPS, SEEDS = 1_000, (0, 1, 2)  # of the VAEs
 
 
 @dataclass(frozen=True)
