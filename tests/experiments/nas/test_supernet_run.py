@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 
-from dbsurf import data
 from dbsurf.cli import main
 from dbsurf.data import store
 from dbsurf.experiments.nas import space
@@ -23,34 +22,13 @@ from dbsurf.experiments.nas.supernet.launching import search
 from dbsurf.experiments.nas.supernet.training import Trainer
 from dbsurf.runs.checkpoint import read_checkpoint
 from dbsurf.runs.metrics import read_metrics
-
-TINY = Options(
-    mode="supernet",
-    dataset="digits",
-    n=3,
-    seeds=1,
-    device="cpu",
-    threads=1,
-    channels=2,
-    cells=1,
-    image_size=8,
-    images=64,
-    batch=16,
-    warmup_epochs=1,
-    epochs=2,
-    learning_rate=0.1,
-    architecture_rate=0.05,
-    candidates=5,
-    tensorboard=False,
-)
+from supernet_runs import TINY, digits
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder with the digits, read from their table once."""
-    place = tmp_path_factory.mktemp("data")
-    store.save("digits", data.load_arrays("digits", place), place)
-    return place
+    return digits(tmp_path_factory.mktemp("data"))
 
 
 @pytest.fixture

@@ -13,41 +13,22 @@ from pathlib import Path
 import pytest
 import torch
 
-from dbsurf import data
-from dbsurf.data import store
 from dbsurf.experiments.nas.options import Options
 from dbsurf.experiments.nas.supernet.launching import search
 from dbsurf.runs.checkpoint import read_checkpoint
+from supernet_runs import TINY, digits
 
 pytest.importorskip("lightning_fabric", reason="the extra cluster is not installed")
 
-TINY = Options(
-    mode="supernet",
-    dataset="digits",
-    estimator="loorf",
-    n=3,
-    seeds=1,
-    device="cpu",
-    threads=1,
-    channels=2,
-    cells=1,
-    image_size=8,
-    images=64,
-    batch=16,
-    warmup_epochs=0,
-    steps=3,
-    learning_rate=0.1,
-    architecture_rate=0.01,
-    tensorboard=False,
+SHORT = dataclasses.replace(
+    TINY, estimator="loorf", warmup_epochs=0, epochs=45, steps=3, architecture_rate=0.01
 )
 
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Options:
     """With the digits in a folder of their own, read from their table once."""
-    place = tmp_path_factory.mktemp("data")
-    store.save("digits", data.load_arrays("digits", place), place)
-    return dataclasses.replace(TINY, data_dir=place)
+    return dataclasses.replace(SHORT, data_dir=digits(tmp_path_factory.mktemp("data")))
 
 
 @pytest.fixture(scope="module")

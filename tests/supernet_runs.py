@@ -1,0 +1,35 @@
+"""A small supernet search for tests: eight pixels a side, two channels, 64 digits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dbsurf import data
+from dbsurf.data import store
+from dbsurf.experiments.nas.options import Options
+
+TINY = Options(
+    mode="supernet",
+    dataset="digits",
+    n=3,
+    seeds=1,
+    device="cpu",
+    threads=1,
+    channels=2,
+    cells=1,
+    image_size=8,
+    images=64,
+    batch=16,
+    warmup_epochs=1,
+    epochs=2,
+    learning_rate=0.1,
+    architecture_rate=0.05,
+    candidates=5,
+    tensorboard=False,
+)
+
+
+def digits(folder: Path) -> Path:
+    """Make ``folder`` a data folder with the digits, read from their table once."""
+    store.save("digits", data.load_arrays("digits", folder), folder)
+    return folder
