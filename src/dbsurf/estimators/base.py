@@ -32,15 +32,16 @@ class Estimate(NamedTuple):
     Attributes:
         value: mean of f over the samples, ``(*batch,)``.
         grad: estimated gradient of E[f], for every batch element: with respect to the logits, or
-            to the distribution's own parameter where it has no logits.
+            to the distribution's own parameter where it has no logits. A tuple or dict, like the
+            samples, where the distributions are one.
         samples: ``(n, *batch, *event)``.
         f_values: ``(n, *batch)``.
         aux: what f returned beside its values, with ``has_aux=True``.
     """
 
     value: Tensor
-    grad: Any
-    samples: Any
+    grad: Tensor
+    samples: Tensor
     f_values: Tensor
     aux: Any = None
 

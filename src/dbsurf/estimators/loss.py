@@ -30,8 +30,8 @@ def surrogate(
     Args:
         log_probs: log-probabilities of the samples, ``(n, *batch)``, with their graph.
         f_values: f at the samples, ``(n, *batch)``: a loss to be made small.
-        baseline: ``"leave-one-out"`` (n >= 2), None for 0, or the caller's own, a number or a tensor
-            that broadcasts to ``(n, *batch)``.
+        baseline: ``"leave-one-out"`` (n >= 2), None for 0, or the caller's own: a number or a
+            tensor that broadcasts to ``(n, *batch)``.
 
     Returns:
         The mean of f over the samples, ``(*batch,)``.
@@ -66,10 +66,5 @@ def surrogate(
         weights = (weights - weights.mean(0)) * (n / (n - 1))
     elif baseline is not None:
         weights = weights - checks.baseline(baseline, weights)
-    return _with_scores(f_values.mean(0), log_probs, weights / n)
-
-
-def _with_scores(value: Tensor, log_probs: Tensor, weights: Tensor) -> Tensor:
-    """``value`` with the gradient of the weighted log-probabilities; its own value is not changed."""
-    total = (weights.to(log_probs.dtype) * log_probs).sum(0)  # (*batch,)
-    return attach(value, total, torch.ones_like(total))
+    total = ((weights / n).to(log_probs.dtype) * log_probs).sum(0)  # (*batch,)
+    return attach(f_values.mean(0), total, torch.ones_like(total))
