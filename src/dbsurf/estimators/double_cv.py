@@ -89,11 +89,11 @@ class DoubleCV(Estimator):
         summed = grad_f.sum(0)
         controls = []
         for i in range(n):  # v_i . (x_i - p), one slice at a time rather than n at once
-            product = (summed - grad_f[i]) * (samples[i] - law.probs) / (n - 1)
+            product = (summed - grad_f[i]).mul_(samples[i] - law.probs).div_(n - 1)
             controls.append(product.unsqueeze(-1).flatten(batch_dims).sum(-1))
         weights = leave_one_out(torch.stack(controls))
         control = law.contract(weights, samples, centred=True)
-        control = control - summed * (law.slope() / n)
+        control -= summed.mul_(law.probs).mul_(1 - law.probs).div_(n)
         offset = control * draw.prepared
         return Combination(leave_one_out(draw.f_values), None, offset, True, memo=control)
 

@@ -164,6 +164,11 @@ class QuadraticCV(Estimator):
         features = _features(context, law)
         size, count = probs.shape[-1], 0 if features is None else features.shape[-1]
         if self.network is None:
+            if torch._C._are_functorch_transforms_active():
+                raise ValueError(
+                    "QuadraticCV must be called once before it is used under torch.func, got its "
+                    "first call: there its state is made"
+                )
             self._build(probs, count)
         assert self.network is not None
         if (self.network.sizes[0], self.network.features) != (size, count):
@@ -364,7 +369,7 @@ class _OneHotPairs:
         self.classes = classes
 
     def _split(self, tensor: Tensor) -> Tensor:
-        return tensor.unflatten(-1, (-1, self.classes))  # (..., coordinates, classes)
+        return tensor.reshape(*tensor.shape[:-1], -1, self.classes)  # (..., coordinates, classes)
 
     def _products(self, vectors: Tensor, u: Tensor) -> Tensor:
         split_u = u.unflatten(0, (-1, self.classes))
