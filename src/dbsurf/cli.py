@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from types import ModuleType
@@ -59,8 +60,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             command, options = parse(words)
             command.run(options)
         sys.stdout.flush()
-    except KeyboardInterrupt:
-        print("dbsurf: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        told = ["dbsurf: interrupted", *map(str, stop.args)]
+        if stop.args:  # a run that was saved
+            again = [word for word in words if word != "--resume"]
+            told.append(f"go on with: {shlex.join(['dbsurf', *again, '--resume'])}")
+        print("; ".join(told), file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
         # What is left in the buffer has nowhere to go; Python would complain on its way out.

@@ -66,7 +66,7 @@ def test_values_of_every_type():
         (["vae", "--grid", "steps=0"], "steps must be at least 1, got 0"),
         (["table1", "--grid", "n=8"], "--grid must give n values among [2, 4], got 8"),
         (["toy", "--scale", "laptop", "--grid", "dims=1"], "--grid must name options among"),
-        (["table1", "--workers", "-1"], "--workers must be at least 0, got -1"),
+        (["table1", "--workers", "-1"], "--workers must lie in 0 to 1024, got -1"),
         (["table1", "--scheduler", "tcp://x"], "--scheduler must come with --engine dask"),
     ],
 )

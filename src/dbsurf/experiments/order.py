@@ -42,5 +42,8 @@ class Order:
         return {"order": self.order, "position": self.position}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.order = state["order"].to(self.device)
-        self.position = state["position"]
+        order, position = state["order"], state["position"]
+        places = torch.arange(self.count if len(order) else 0)
+        if not torch.equal(order.sort().values.cpu(), places) or not 0 <= position <= len(order):
+            raise ValueError(f"order must hold each of {self.count} places once")
+        self.order, self.position = order.to(self.device), position

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from dbsurf.files import parse_json
 from dbsurf.report.commands import command_for, experiment_of
 from dbsurf.report.soundness import EXPERIMENTS, check_metrics, check_summary
-from dbsurf.runs.folder import CONFIG, SUMMARY
+from dbsurf.runs.folder import CONFIG, SUMMARY, verified
 from dbsurf.runs.metrics import METRICS
 
 ENVIRONMENT, CURVES = "environment.json", "curves.csv"
@@ -111,7 +112,9 @@ def read(folder: Path) -> Run | None:
         if (folder / CONFIG).exists():
             configuration = _json(folder / CONFIG)
             experiment = experiment_of(configuration)
-        summary = _json(folder / SUMMARY) if (folder / SUMMARY).exists() else {}
+        summary = {}
+        if (folder / SUMMARY).exists():
+            summary = verified(folder, _json(folder / SUMMARY))
         if summary:
             experiment = str(summary.get("experiment", ""))
             configuration = summary.get("configuration", configuration)
@@ -155,7 +158,7 @@ def _rows(path: Path) -> tuple[Mapping[str, float | None], ...]:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(path.read_bytes())
     except ValueError as error:
         raise ValueError(f"{path.name} is no JSON: {error}") from error
     if not isinstance(content, dict) or not content:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dbsurf.runs.folder import SUMMARY
+from dbsurf.runs.folder import read_summary
 from dbsurf.runs.metrics import METRICS, read_metrics
 from dbsurf.sweep.lock import holder
 from dbsurf.sweep.run import Run
@@ -51,19 +50,21 @@ class Entry:
         try:
             written = path.stat().st_mtime
             rows = read_metrics(self.run.folder) if written != self._read else []
-        except FileNotFoundError:
-            return
+            step = int(rows[-1]["step"] or 0) if rows else 0
+        except (OSError, ValueError, KeyError, OverflowError):
+            return  # no metrics yet, or a damaged file, which the run will write again
         if rows:
-            self._read, self.step = written, int(rows[-1]["step"] or 0)
+            self._read, self.step = written, step
             self.headline = rows[-1].get(self._name())
             if self._first is None:
                 self._first = written, self.step
 
     def finish(self) -> None:
         """Read what the summary says in the end."""
-        summary = json.loads((self.run.folder / SUMMARY).read_text())
+        summary = read_summary(self.run.folder) or {}
         self.state, self.step = "done", self.run.steps or self.step
-        self.headline = summary.get(self._name(), self.headline)
+        headline = summary.get(self._name(), self.headline)
+        self.headline = headline if isinstance(headline, int | float) else None
 
     def _name(self) -> str:
         return HEADLINES.get(self.run.experiment, ("", ""))[1]

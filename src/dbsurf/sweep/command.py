@@ -63,6 +63,7 @@ class Options:
 
 
 PRESETS: dict[str, Options] = {}
+MOST_PROCESSES = 1_024  # and threads: more than any machine can use well
 
 
 def run(options: Options) -> None:
@@ -129,7 +130,9 @@ def available_cores() -> int:
 
 def _check(options: Options) -> None:
     for name in ("workers", "threads"):
-        if getattr(options, name) < 0:
-            raise ValueError(f"--{name} must be at least 0, got {getattr(options, name)}")
+        if not 0 <= getattr(options, name) <= MOST_PROCESSES:
+            raise ValueError(
+                f"--{name} must lie in 0 to {MOST_PROCESSES}, got {getattr(options, name)}"
+            )
     if options.scheduler is not None and options.engine != "dask":
         raise ValueError(f"--scheduler must come with --engine dask, got {options.engine}")

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from dbsurf.experiments.registry import experiment
 from dbsurf.runs.checkpoint import NEWEST
-from dbsurf.runs.folder import SUMMARY
+from dbsurf.runs.folder import read_summary
 from dbsurf.runs.options import config_hash
 
 Standing = Literal["done", "resume", "new"]
@@ -58,9 +58,12 @@ class Run:
         return self.options.config().get("steps") or None
 
     def standing(self) -> Standing:
-        """What there is of it on the disk."""
-        if (self.folder / SUMMARY).exists():
-            return "done"
+        """What there is of it on the disk. Damaged results count as none: they are made again."""
+        try:
+            if read_summary(self.folder) is not None:
+                return "done"
+        except (ValueError, OSError):
+            pass  # the run itself names the file, in its log
         return "resume" if (self.folder / NEWEST).exists() else "new"
 
     def words(self) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import tempfile
 import time
@@ -11,7 +10,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 
-from dbsurf.runs.folder import SUMMARY
+from dbsurf.runs.folder import read_summary
 from dbsurf.sweep.run import Run, placed, with_fields
 from dbsurf.sweep.work import work
 
@@ -68,7 +67,8 @@ def measure(run: Run, executor: Executor) -> Speed:
             wall[steps] = time.perf_counter() - before
             if outcome.state != "done":
                 raise ValueError(f"the trial of {run.label} failed: {outcome.message}")
-            summary = json.loads((trial.folder / SUMMARY).read_text())
+            summary = read_summary(trial.folder)
+            assert summary is not None
             seconds[steps] = float(summary["seconds"])
     step = seconds[LONG] / LONG
     between = (LONG - SHORT) // SHORT

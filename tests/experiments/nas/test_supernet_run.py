@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 import sys
 from pathlib import Path
@@ -21,6 +20,7 @@ from dbsurf.experiments.nas.supernet.drawing import draw_cell
 from dbsurf.experiments.nas.supernet.launching import search
 from dbsurf.experiments.nas.supernet.training import Trainer
 from dbsurf.runs.checkpoint import read_checkpoint
+from dbsurf.runs.folder import read_summary
 from dbsurf.runs.metrics import read_metrics
 from supernet_runs import TINY, digits
 
@@ -42,7 +42,7 @@ def trained(place: Path) -> dict:
 
 def test_a_run_writes_what_it_promises(tiny, tmp_path, folder):
     summary = search(tiny)
-    assert json.loads((tmp_path / "run" / "summary.json").read_text()) == summary
+    assert read_summary(tmp_path / "run") == summary
     assert summary["experiment"] == "nas"
     assert summary["configuration"]["mode"] == "supernet"
     assert summary["steps"] == 12
@@ -99,12 +99,12 @@ def test_several_seeds_have_a_folder_each_and_a_summary_over_all(tiny, tmp_path)
     summary = search(dataclasses.replace(tiny, seeds=2, seed=5, epochs=1))
     assert [cell["seed"] for cell in summary["found"]] == [5, 10]
     for seed in (5, 10):
-        one = json.loads((tmp_path / "run" / f"seed-{seed}" / "summary.json").read_text())
+        one = read_summary(tmp_path / "run" / f"seed-{seed}")
         assert one["configuration"]["seed"] == seed
         assert one["found"][0] in summary["found"]
     assert summary["queries"] == 24
     assert summary["configuration"]["seeds"] == 2
-    assert json.loads((tmp_path / "run" / "summary.json").read_text()) == summary
+    assert read_summary(tmp_path / "run") == summary
     assert TINY.searches() == 1
     assert dataclasses.replace(TINY, seeds=0).searches() == 4
 

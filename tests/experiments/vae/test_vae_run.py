@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,10 +17,10 @@ import pytest
 import torch
 
 from blobs import blobs
+from dbsurf import files
 from dbsurf.cli import main
 from dbsurf.experiments.vae import PRESETS, Options, job, train
 from dbsurf.experiments.vae.training import Trainer, negative_elbo
-from dbsurf.runs import folder as run_folder
 from dbsurf.runs.checkpoint import NEWEST, PREVIOUS, read_checkpoint
 from dbsurf.runs.device import choose_device
 from dbsurf.runs.metrics import read_metrics
@@ -97,6 +98,7 @@ def assert_same(one: object, other: object) -> None:
 
 KILLED = """
 import os, signal, sys
+from dbsurf import files
 from dbsurf.cli import main
 from dbsurf.experiments.vae.training import Trainer
 step = Trainer.step
@@ -153,7 +155,7 @@ def test_unfinished_run_is_not_overwritten(data, tmp_path):
         train(options)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signal_saves_and_stops(data, tmp_path, monkeypatch, capsys, number):
     step = Trainer.step
 
@@ -168,8 +170,10 @@ def test_signal_saves_and_stops(data, tmp_path, monkeypatch, capsys, number):
         patch.setattr(Trainer, "step", interrupted)
         assert main(words(broken)) == 130
     assert read_checkpoint(tmp_path / "broken" / NEWEST)["state"]["trainer"]["steps"] == 73
-    assert capsys.readouterr().err.endswith("dbsurf: interrupted\n")
-    assert main(words(replace(broken, resume=True))) == 0
+    told = capsys.readouterr().err.splitlines()[-1]
+    saved, line = told.split("; go on with: ")
+    assert saved == f"dbsurf: interrupted; step 73 of 200 is saved in {tmp_path / 'broken'}"
+    assert main(shlex.split(line)[1:]) == 0
     assert_same(outcome(tmp_path / "broken"), outcome(tmp_path / "whole"))
 
 
@@ -224,7 +228,7 @@ def test_full_disk_while_saving_ends_in_one_line_and_loses_nothing(
 
     options = tiny(data, tmp_path / "run")
     with monkeypatch.context() as patch:
-        patch.setattr(run_folder.os, "fsync", full)
+        patch.setattr(files.os, "fsync", full)
         assert main(words(options)) == 2
     assert "No space left on device" in capsys.readouterr().err.splitlines()[-1]
     assert read_checkpoint(tmp_path / "run" / NEWEST)["state"]["trainer"]["steps"] == 100

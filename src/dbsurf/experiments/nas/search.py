@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,12 @@ from dbsurf.experiments.nas import space, trace
 from dbsurf.experiments.nas.conclusion import Landscape, conclude, curves_csv
 from dbsurf.experiments.nas.options import TABLE_STEPS, Options
 from dbsurf.experiments.nas.searchers import BLOCK, Searcher, find_searcher
-from dbsurf.experiments.nas.table import load_table
+from dbsurf.experiments.nas.table import Table, load_table
 from dbsurf.experiments.nas.trace import Distinct, Trace
-from dbsurf.runs.folder import CONFIG, SUMMARY, environment, write_atomically, write_json
+from dbsurf.files import remove_temporary
+from dbsurf.runs.folder import CONFIG, environment, write_atomically, write_json, write_summary
 from dbsurf.runs.job import read_finished
+from dbsurf.runs.lock import folder_lock
 from dbsurf.runs.progress import StepBar
 from dbsurf.runs.stopwatch import Stopwatch
 
@@ -33,7 +36,15 @@ def run_table(options: Options) -> dict[str, Any]:
     searcher = find_searcher(options)
     table = load_table(options.dataset, options.data_dir)
     landscape = Landscape.of(table, options.dataset)
-    folder.mkdir(parents=True, exist_ok=True)
+    with folder_lock(folder):
+        remove_temporary(folder)
+        return search_table(options, folder, searcher, table, landscape)
+
+
+def search_table(
+    options: Options, folder: Path, searcher: Searcher, table: Table, landscape: Landscape
+) -> dict[str, Any]:
+    """Search and write the run folder; returns the summary."""
     write_json(folder / CONFIG, options.config())
     write_json(folder / "environment.json", environment())
     watch = Stopwatch()
@@ -54,7 +65,7 @@ def run_table(options: Options) -> dict[str, Any]:
         **conclude(options, landscape, points, joined, counts, queries),
         "seconds": watch.seconds,
     }
-    write_json(folder / SUMMARY, summary)
+    write_summary(folder, summary)
     return summary
 
 

@@ -15,11 +15,11 @@ from dbsurf.experiments.toy.problem import load_function
 from dbsurf.experiments.toy.summary import comparison_summary, study_summary
 from dbsurf.runs.folder import (
     CONFIG,
-    SUMMARY,
     environment,
     fresh_folder,
     write_atomically,
     write_json,
+    write_summary,
 )
 from dbsurf.runs.options import ELSEWHERE, configuration
 from dbsurf.runs.progress import share_bar
@@ -88,7 +88,7 @@ def run(options: Options) -> None:
         write_json(folder / CONFIG, {"command": "toy", **options.config()})
         write_json(folder / "environment.json", environment())
         summary = {"experiment": "toy", "configuration": options.config()}
-        write_json(folder / SUMMARY, {**summary, "seconds": watch.seconds, **results})
+        write_summary(folder, {**summary, "seconds": watch.seconds, **results})
     show()
     print(f"Written to {out}; read {out / 'summary.md'}")
 

@@ -16,9 +16,8 @@ from dbsurf.experiments.nas.supernet.building import check, with_data
 from dbsurf.experiments.nas.supernet.search import Search
 from dbsurf.experiments.nas.supernet.summary import summary
 from dbsurf.experiments.nas.supernet.workers import FabricWorkers, Workers
-from dbsurf.runs.checkpoint import load_checkpoint
 from dbsurf.runs.device import choose_device
-from dbsurf.runs.folder import CONFIG, SUMMARY, write_json
+from dbsurf.runs.folder import CONFIG, write_json, write_summary
 from dbsurf.runs.job import read_finished
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ def join(options: Options, summaries: Sequence[dict[str, Any]]) -> dict[str, Any
         **summary(options, found),
     }
     write_json(options.folder() / CONFIG, options.config())
-    write_json(options.folder() / SUMMARY, whole)
+    write_summary(options.folder(), whole)
     return whole
 
 
@@ -104,12 +103,13 @@ def lead(runs: Sequence[Options], workers: Workers) -> list[dict[str, Any]]:
 
 def finish(job: Search, workers: Workers) -> dict[str, Any]:
     """One run; its last order is that it is over."""
-    try:
-        job.open()
-        job.train()
-    finally:
-        workers.tell(0)
-    return job.finish()
+    with job.held():
+        try:
+            job.open()
+            job.train()
+        finally:
+            workers.tell(0)
+        return job.finish()
 
 
 def follow(runs: Sequence[Options], workers: Workers) -> None:
@@ -117,9 +117,8 @@ def follow(runs: Sequence[Options], workers: Workers) -> None:
     while number := workers.told():
         options = runs[number - 1]
         job = Search(options, workers)
-        state = load_checkpoint(options.folder(), options.config()) if options.resume else None
-        if state is not None:
-            job.trainer.load_state_dict(state["trainer"])
+        if options.resume:
+            job.restore()
         while workers.told():
             job.trainer.step()
 
