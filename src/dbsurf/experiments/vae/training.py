@@ -154,7 +154,7 @@ class Trainer:
             "model": self.model.state_dict(),
             "estimators": self.estimators.state_dict(),
             "optimiser": self.optimiser.state_dict(),
-            "order": self.batches.order.state_dict(),
+            "batches": self.batches.order.state_dict(),
             "streams": self.streams.state_dict(),
             "losses": self.losses.values,
         }
@@ -164,7 +164,7 @@ class Trainer:
         self.model.load_state_dict(state["model"])
         self.estimators.load_state_dict(state["estimators"])
         self.optimiser.load_state_dict(state["optimiser"])
-        self.batches.order.load_state_dict(state["order"])
+        self.batches.order.load_state_dict(state["batches"])
         self.streams.load_state_dict(state["streams"])
         self.losses.values = state["losses"].to(self.losses.values.device)
 
