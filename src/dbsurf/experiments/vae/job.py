@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from dbsurf.experiments.vae.evaluation import SAMPLE_SEED, SHOWN, Measures, seed
 from dbsurf.experiments.vae.model import DiscreteVAE
 from dbsurf.experiments.vae.options import Options
 from dbsurf.experiments.vae.training import Batches, Streams, Trainer, flat_images, mean_image
+from dbsurf.files import read_json
 from dbsurf.runs import job
 from dbsurf.runs.device import choose_device
 from dbsurf.runs.folder import CONFIG, SUMMARY, write_atomically
@@ -46,8 +46,11 @@ def refuse_older_code(folder: Path) -> None:
 
     Such a run cannot be continued: the same seed gives other weights and other samples now.
     """
-    config = folder / CONFIG
-    if config.exists() and "latent_classes" not in json.loads(config.read_text()):
+    try:
+        config = read_json(folder / CONFIG)
+    except (ValueError, OSError):  # none, or a damaged one, which the run writes again
+        return
+    if "latent_classes" not in config:
         state = "a finished" if (folder / SUMMARY).exists() else "an unfinished"
         raise ValueError(
             f"{folder} is {state} run of an older version, whose random numbers were others: "
