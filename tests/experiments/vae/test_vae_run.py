@@ -18,7 +18,7 @@ import torch
 
 from blobs import blobs
 from dbsurf import files
-from dbsurf.cli import main
+from dbsurf.commands.main import main
 from dbsurf.experiments.vae import PRESETS, Options, job, train
 from dbsurf.experiments.vae.training import Trainer, negative_elbo
 from dbsurf.runs.checkpoint import NEWEST, PREVIOUS, read_checkpoint
@@ -99,7 +99,7 @@ def assert_same(one: object, other: object) -> None:
 KILLED = """
 import os, signal, sys
 from dbsurf import files
-from dbsurf.cli import main
+from dbsurf.commands.main import main
 from dbsurf.experiments.vae.training import Trainer
 step = Trainer.step
 def fatal(self):

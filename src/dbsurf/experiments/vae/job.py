@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from dbsurf import data
+from dbsurf.experiments.streams import Streams
 from dbsurf.experiments.vae.evaluation import SAMPLE_SEED, SHOWN, Measures, seeded
 from dbsurf.experiments.vae.model import DiscreteVAE
 from dbsurf.experiments.vae.options import Options
-from dbsurf.experiments.vae.training import Batches, Streams, Trainer, flat_images, mean_image
+from dbsurf.experiments.vae.training import Batches, Trainer, flat_images, mean_image
 from dbsurf.files import read_json
 from dbsurf.runs import job
 from dbsurf.runs.device import choose_device

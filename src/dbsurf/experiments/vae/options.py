@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 import dbsurf
 from dbsurf.experiments.vae.model import Architecture
+from dbsurf.report.labels import file_name
 from dbsurf.runs.device import Device
-from dbsurf.runs.options import ELSEWHERE, configuration, estimator_label, named_values
+from dbsurf.runs.options import EXECUTION, configuration, named_values
 
 
 @dataclass(frozen=True)
@@ -60,24 +61,24 @@ class Options:
     """Gradient estimates behind each measured variance (0: not measured)."""
     variance_images: int = 100
     """Training images at whose logits the variance is measured."""
-    measure_variance: bool = field(default=False, metadata=ELSEWHERE)
+    measure_variance: bool = field(default=False, metadata=EXECUTION)
     """At the end, also measure every estimator's variance at the trained parameters."""
 
-    out: Path | None = field(default=None, metadata=ELSEWHERE)
+    out: Path | None = field(default=None, metadata=EXECUTION)
     """Run folder; by default runs/vae/ and a name made of the options above."""
-    resume: bool = field(default=False, metadata=ELSEWHERE)
+    resume: bool = field(default=False, metadata=EXECUTION)
     """Continue from the folder's checkpoint, if there is one."""
-    checkpoint_every: int = field(default=1_000, metadata=ELSEWHERE)
+    checkpoint_every: int = field(default=1_000, metadata=EXECUTION)
     """Steps between checkpoints."""
-    device: Device = field(default="auto", metadata=ELSEWHERE)
+    device: Device = field(default="auto", metadata=EXECUTION)
     """Where to compute; auto takes the fastest there is."""
-    threads: int = field(default=0, metadata=ELSEWHERE)
+    threads: int = field(default=0, metadata=EXECUTION)
     """Processor threads (0: as many as torch likes)."""
-    data_dir: Path | None = field(default=None, metadata=ELSEWHERE)
+    data_dir: Path | None = field(default=None, metadata=EXECUTION)
     """Data folder, instead of the one that DBSURF_DATA names."""
-    tensorboard: bool = field(default=True, metadata=ELSEWHERE)
+    tensorboard: bool = field(default=True, metadata=EXECUTION)
     """Write TensorBoard events into the run folder."""
-    preset: Literal["paper", "laptop", "smoke"] | None = field(default=None, metadata=ELSEWHERE)
+    preset: Literal["paper", "laptop", "smoke"] | None = field(default=None, metadata=EXECUTION)
     """Take all defaults from a preset: paper, laptop or smoke."""
 
     def __post_init__(self) -> None:
@@ -102,7 +103,7 @@ class Options:
 
     def label(self) -> str:
         """The estimator and its options as one word."""
-        return estimator_label(self.estimator, self.estimator_options)
+        return file_name(self.estimator, self.estimator_options)
 
     def folder(self) -> Path:
         """The run folder."""
