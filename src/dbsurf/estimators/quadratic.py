@@ -313,8 +313,8 @@ class _Network(nn.Module):
             hidden = nn.functional.linear(features, self.hidden_weight, self.hidden_bias)
             hidden = nn.functional.leaky_relu(hidden, LEAK)
             found = nn.functional.linear(hidden, self.outer_weight, self.constant)
-        found = found.to(probs.dtype).expand(probs.shape[0], -1)
-        return Coefficients(*found.split(self.sizes, -1), hidden)
+        v, s, curvature = found.to(probs.dtype).expand(probs.shape[0], -1).split(self.sizes, -1)
+        return Coefficients(v, s, curvature, hidden)
 
     def step(
         self,
