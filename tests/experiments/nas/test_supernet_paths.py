@@ -173,7 +173,7 @@ def test_a_step_of_the_supernet_is_one_term_of_that_sum():
     losses = CellLosses(lambda path: loss(network(images, path), labels), TOY, "one-by-one")
     for samples in torch.randint(5, (20, 2, 3)):
         estimator = dbsurf.LOORF(2)
-        estimator.draw_samples = lambda seen, generator, samples=samples: samples
+        estimator.draw_with_noise = lambda law, generator, x=samples: (x, None)
         architecture.zero_grad()
         estimator(
             lambda drawn: losses(architecture.whole_cells(drawn)), architecture.distribution()

@@ -111,8 +111,9 @@ main(sys.argv[1:])
 """
 
 
-def test_200_steps_are_100_and_kill_9_and_resume(data, tmp_path):
-    whole = tiny(data, tmp_path / "whole", estimator="doublecv")  # the one with state
+@pytest.mark.parametrize("estimator", ["doublecv", "quadraticcv"])  # those with state
+def test_200_steps_are_100_and_kill_9_and_resume(data, tmp_path, estimator):
+    whole = tiny(data, tmp_path / "whole", estimator=estimator)
     train(whole)
     broken = replace(whole, out=tmp_path / "broken")
     killed = subprocess.run(
@@ -335,6 +336,8 @@ def test_runs_differ_by_seed_and_agree_otherwise(data, tmp_path):
         {"variance_draws": 0},
         {"latent_classes": 5, "measure_variance": True},
         {"latent_classes": 3, "layers": 2, "estimator": "loorf"},
+        {"latent_classes": 5, "estimator": "quadraticcv"},
+        {"layers": 2, "estimator": "quadraticcv"},
     ],
 )
 def test_other_models_train_too(data, tmp_path, changes):
@@ -398,7 +401,7 @@ def test_run_folder_of_older_code_is_refused_in_one_line(data, tmp_path, capsys,
     assert f"{'a finished' if finished else 'an unfinished'} run of an older version" in error
 
 
-@pytest.mark.parametrize("name", ["reinforce", "loorf", "mdsurf", "arms", "disarm"])
+@pytest.mark.parametrize("name", ["reinforce", "loorf", "mdsurf", "arms", "disarm", "quadraticcv"])
 def test_every_estimator_trains(data, tmp_path, name):
     steps = {"steps": 10, "evaluate_every": 10, "checkpoint_every": 10}
     summary = train(tiny(data, tmp_path / "run", estimator=name, **steps))

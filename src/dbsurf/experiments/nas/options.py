@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import dbsurf
 from dbsurf.report.labels import file_name
 from dbsurf.runs.device import Device
 from dbsurf.runs.options import EXECUTION, configuration
@@ -184,14 +183,6 @@ class SupernetOptions:
         """The run folder."""
         name = f"supernet-{self.dataset}-{self.label()}-n{self.n}-seed{self.seed}"
         return self.out if self.out is not None else Path("runs/nas") / name
-
-
-def refuse_bernoulli_only(estimator: dbsurf.Estimator, name: str) -> None:
-    """Raise a ValueError for an estimator that does not work for categorical variables."""
-    if estimator.bernoulli_only:
-        raise ValueError(
-            f"estimator must work for categorical variables, got {name}, which needs Bernoulli ones"
-        )
 
 
 def check_lowest(options: Any, lowest: dict[str, int]) -> None:
