@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from blobs import blobs
 from dbsurf import files
@@ -242,7 +243,8 @@ def test_full_disk_while_saving_ends_in_one_line_and_loses_nothing(
 @pytest.mark.parametrize(
     ("extra", "reason"),
     [
-        (["--dataset", "mnits"], "dataset must be one of"),
+        (["--dataset", "mnits"], "dataset must be one of digits, mnist, fashion-mnist, omniglot, "),
+        (["--dataset", "cifar10"], "omniglot-iwae, tiny, got 'cifar10'"),
         (["--dataset", "fashion-mnist"], "`dbsurf data fetch fashion-mnist`"),
         (["--estimator", "dbsrf"], "name must be one of"),
         (["--estimator", "disarm", "--n", "3"], "n must be an even integer"),
@@ -312,6 +314,10 @@ def test_folder_of_a_finished_run(data, tmp_path, capsys):
     assert summary["train_bound"] < summary["train_negative_elbo"]
     assert len(summary["variance_by_estimator"]) == 8
     assert all(row["variance"] > 0 for row in summary["variance_by_estimator"])
+    events = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
+    events.Reload()
+    assert "train_negative_elbo" in events.Tags()["scalars"]
+    assert [picture.step for picture in events.Images("pictures")] == [200]
     rows = read_metrics(tmp_path / "run")
     assert [row["step"] for row in rows] == [0, 50, 100, 150, 200]
     assert rows[-1]["train_negative_elbo"] < rows[0]["train_negative_elbo"] - 100
