@@ -35,9 +35,9 @@ def formula(match: re.Match[str]) -> str:
 class MathMLExtension(Extension):
     """Registers `MathML` to run after everything else."""
 
-    def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802, a name of Python-Markdown
+    def extendMarkdown(self, md: Markdown) -> None:  # a name of Python-Markdown
         md.postprocessors.register(MathML(md), "mathml", priority=1)
 
 
-def makeExtension(**options: object) -> MathMLExtension:  # noqa: N802, a name of Python-Markdown
+def makeExtension(**options: object) -> MathMLExtension:  # a name of Python-Markdown
     return MathMLExtension(**options)
