@@ -29,7 +29,7 @@ def test_formulas_become_mathml(render):
     assert 'display="inline"' in page
     assert '<div class="formula"><math' in page
     assert "arithmatex" not in page
-    assert "&lt;" in page  # the sign in the formula stays text
+    assert "<mo>&#x0003C;</mo>" in page  # the sign in the formula stays text
 
 
 def test_code_and_dollars_stay_as_they_are(render):
