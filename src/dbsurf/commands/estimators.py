@@ -5,8 +5,17 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass
 
+import torch
 from rich.console import Console
 from rich.table import Table
+from torch.distributions import (
+    Bernoulli,
+    Categorical,
+    Distribution,
+    Independent,
+    OneHotCategorical,
+    Poisson,
+)
 
 import dbsurf
 
@@ -25,7 +34,7 @@ def run(options: Options) -> None:
     """Print the table."""
     table = Table(box=None, pad_edge=False)
     for title in TITLES:
-        table.add_column(title)
+        table.add_column(title, no_wrap=title != "options")
     for name in dbsurf.available():
         table.add_row(*row(name))
     Console().print(table)
@@ -55,7 +64,26 @@ def evaluations(count: int | None, n: int) -> str:
 
 
 def distributions(estimator: dbsurf.Estimator) -> str:
-    """The distributions that an estimator works for."""
-    if estimator.bernoulli_only:
-        return "Bernoulli"
-    return "finite support" if estimator.evaluations is None else "any discrete"
+    """The distributions that an estimator works for, tried on one of each kind."""
+    half = torch.tensor([0.5, 0.5])
+    finite = {
+        "Bernoulli": Independent(Bernoulli(half), 1),
+        "Categorical": Categorical(half),
+        "one-hot": OneHotCategorical(half),
+    }
+    accepted = [name for name, dist in finite.items() if accepts(estimator, dist)]
+    if len(accepted) < len(finite):
+        return ", ".join(accepted)
+    enumerates = estimator.evaluations is None
+    return (
+        "finite support" if enumerates or not accepts(estimator, Poisson(half)) else "any discrete"
+    )
+
+
+def accepts(estimator: dbsurf.Estimator, dist: Distribution) -> bool:
+    """Whether an estimator works for a distribution."""
+    try:
+        estimator.check(dist)
+    except ValueError:
+        return False
+    return True
