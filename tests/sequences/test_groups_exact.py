@@ -84,6 +84,10 @@ def unbiased_baselines(group: str, found: Outcomes) -> dict[str, object]:
         "none": None,
         "known from elsewhere": torch.tensor(1.7, dtype=torch.float64),
         "peers": sequences.peer_mean(f_values, found.codes.peers, otherwise=0.9),
+        "prefix": sequences.prefix_mean(f_values, found.codes.peers, found.tokens, otherwise=0.9),
+        "prefix alone": sequences.prefix_mean(
+            f_values, found.codes.peers, found.tokens, strength=1e-3, otherwise=0.9
+        ),
     }
     if "halves" in group:
         baselines["other half"] = sequences.other_groups(f_values)

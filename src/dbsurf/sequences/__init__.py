@@ -7,6 +7,7 @@ from dbsurf.sequences.baselines import (
     leave_one_out,
     other_groups,
     peer_mean,
+    prefix_mean,
     standardised,
 )
 from dbsurf.sequences.beam import BeamStep, StochasticBeam, without_replacement_loss
@@ -33,6 +34,7 @@ __all__ = [
     "leave_one_out",
     "other_groups",
     "peer_mean",
+    "prefix_mean",
     "rewards_to_go",
     "sequence_loss",
     "standardised",

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from dbsurf.sequences.codes import Group, check_rows, described
+from dbsurf.sequences.inverse import first_arrivals
 
 
 class BeamStep(NamedTuple):
@@ -124,25 +125,25 @@ class StochasticBeam(Group):
         increasing, so the best children are chosen before it is applied.
         """
         dead = perturbed == -torch.inf
-        law = torch.log_softmax(logits.double(), -1)  # (*batch, vocabulary)
-        invalid = law.isnan().any(-1) & ~finished & ~dead
+        uniforms = self._random(*self.batch_shape, keep)
+        exponentials = -torch.log1p(-self._random(*self.batch_shape, keep))
+        token, law, time, total = first_arrivals(logits, uniforms, exponentials)
+        invalid = ~torch.isfinite(total) & ~finished & ~dead
         if invalid.any():
             raise ValueError(
                 "logits must have a finite maximum and no NaN in every row that is not finished, "
                 f"got {int(invalid.sum())} rows without a law"
             )
-        noise = torch.empty_like(law).exponential_(generator=self.generator).log_().neg_()
-        noisy, token = (law + noise).topk(keep, -1)
-        largest = noisy[..., :1] + log_prob[..., None]
-        noisy = noisy + log_prob[..., None]
-        target = perturbed[..., None]
+        noisy = -time.log()  # log-probability given the parent, plus Gumbel
+        largest, target = noisy[..., :1], (perturbed - log_prob)[..., None]
         # -log(exp(-target) - exp(-largest) + exp(-noisy)) without overflow (Kool et al., app. B)
         gap = target - noisy + torch.log1p(-torch.exp(noisy - largest))
         child = target - gap.clamp(min=0) - torch.log1p(torch.exp(-gap.abs()))
+        child = child + log_prob[..., None]
         child = torch.where(noisy > -torch.inf, child, -torch.inf)
         child[..., 0] = perturbed  # the largest child has its parent's
         child = child.masked_fill(dead[..., None], -torch.inf)
-        log_probs = log_prob[..., None] + law.gather(-1, token)
+        log_probs = log_prob[..., None] + law
         # A sequence that has ended has one continuation, itself.
         ended = finished[..., None]
         itself = torch.full_like(child, -torch.inf)

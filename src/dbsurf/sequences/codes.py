@@ -51,6 +51,9 @@ class Group:
             )
         self.generator = generator
 
+    def _random(self, *shape: int) -> Tensor:
+        return torch.rand(shape, dtype=torch.float64, device=self.device, generator=self.generator)
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}(n={self.n}, batch={tuple(self.batch_shape)})"
 
@@ -122,10 +125,10 @@ class Codes(Group, ABC):
             invalid &= ~finished
             tokens = tokens.masked_fill(finished, pad)
         if invalid.any():
-            where = tuple(invalid.nonzero()[0].tolist())
+            where = invalid.nonzero()[0].tolist()
             raise ValueError(
                 "logits must have a finite maximum and no NaN in every row that is not finished, "
-                f"got {int(invalid.sum())} rows without a law, the first at [{where}] (n, *batch)"
+                f"got {int(invalid.sum())} rows without a law, the first at {where} (n, *batch)"
             )
         self._peers.append(self.independent())
         self.advance(found._replace(token=tokens))
@@ -142,9 +145,6 @@ class Codes(Group, ABC):
         if not self._peers:
             raise ValueError("peers must be asked for after a step, got codes without a step")
         return torch.stack(self._peers, -1)
-
-    def _random(self, *shape: int) -> Tensor:
-        return torch.rand(shape, dtype=torch.float64, device=self.device, generator=self.generator)
 
 
 class Branching(Codes):

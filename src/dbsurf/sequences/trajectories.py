@@ -100,9 +100,14 @@ def trajectory_loss(
         ``(*batch,)``.
     """
     mask = _checked(log_probs, mask)
+    if not isinstance(rewards, Tensor) or rewards.shape != log_probs.shape:
+        raise ValueError(
+            f"rewards must have the shape of log_probs {tuple(log_probs.shape)} (n, *batch, T), "
+            f"got {described(rewards)}"
+        )
     to_go = rewards_to_go(rewards, mask=mask, discount=discount)
-    powers = discount ** torch.arange(rewards.shape[-1], device=rewards.device)
-    weighted = (rewards * powers.to(rewards)).masked_fill(~mask, 0)
+    powers = discount ** torch.arange(rewards.shape[-1]).to(rewards)
+    weighted = (rewards * powers).masked_fill(~mask, 0)
     value = weighted.sum(-1).mean(0)
     return value + _score_part(log_probs, to_go.detach(), mask, baseline, powers.to(log_probs))
 
