@@ -5,8 +5,9 @@ loss = dbsurf.DBsurf(n=4)(f, dist).mean()
 loss.backward()
 """
 
-from dbsurf import laws, samplers
+from dbsurf import distributions, laws, samplers
 from dbsurf.compare import Comparison, compare
+from dbsurf.distributions import Finite
 from dbsurf.estimators import (
     ARMS,
     LOORF,
@@ -20,14 +21,14 @@ from dbsurf.estimators import (
     Exact,
     LeaveOneOut,
     MDsurf,
+    QuadraticCV,
     Reinforce,
     available,
     exact,
     get,
+    surrogate,
 )
-from dbsurf.finite import Finite
-from dbsurf.samplers.dbsample import sample
-from dbsurf.support import discrepancy
+from dbsurf.samplers.dbsample import discrepancy, sample
 
 __version__ = "0.1.0"
 
@@ -46,13 +47,16 @@ __all__ = [
     "Finite",
     "LeaveOneOut",
     "MDsurf",
+    "QuadraticCV",
     "Reinforce",
     "available",
     "compare",
     "discrepancy",
+    "distributions",
     "exact",
     "get",
     "laws",
     "sample",
     "samplers",
+    "surrogate",
 ]
