@@ -7,8 +7,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from dbsurf.estimators import surrogate
 from dbsurf.sequences.codes import described
-from dbsurf.sequences.standin import surrogate
 
 Baseline = Tensor | Literal["leave-one-out"] | None
 
