@@ -7,11 +7,11 @@ import itertools
 import pytest
 import torch
 from test_groups_exact import reward
-from tiny import Law
 
 from conftest import assert_mean
 from dbsurf.sequences import StochasticBeam, without_replacement_loss
 from dbsurf.sequences.inverse import first_arrivals
+from sequence_outcomes import Law
 
 
 def search(law: Law, n: int, batch: int, seed: int = 0):

@@ -6,11 +6,11 @@ from functools import cache
 
 import pytest
 import torch
-from tiny import Law, Outcomes, outcomes
 from torch import Tensor
 
 from dbsurf import sequences
 from dbsurf.sequences import IID, Antithetic, Arithmetic, Systematic
+from sequence_outcomes import Law, Outcomes, outcomes
 
 EXACT = 1e-10
 

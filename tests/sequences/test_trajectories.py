@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 from test_groups_exact import GROUPS, enumerated, reward
-from tiny import Law, outcomes
 from torch import Tensor
 
 from dbsurf import sequences
+from sequence_outcomes import Law, outcomes
 
 
 def step_rewards(tokens: Tensor) -> Tensor:

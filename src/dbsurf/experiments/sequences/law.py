@@ -94,27 +94,29 @@ class Law:
         return self.token_scores.sum(1)
 
 
-Reward = Callable[[Tensor], Tensor]
+#: A reward of every string of a law, ``(strings,)``.
+Reward = Callable[[Law], Tensor]
 
 
-def smooth(strings: Tensor) -> Tensor:
+def smooth(law: Law) -> Tensor:
     """A smooth function of all tokens alike."""
-    return torch.sin(strings.double().mean(-1))
+    return torch.sin(law.strings.double().mean(-1))
 
 
-def prefix(strings: Tensor) -> Tensor:
-    """1 if the first two tokens are different and in order."""
-    return (strings[..., 0] < strings[..., 1]).double()
+def prefix(law: Law) -> Tensor:
+    """1 if the second token is larger than the first."""
+    return (law.strings[:, 0] < law.strings[:, 1]).double()
 
 
-def parity(strings: Tensor) -> Tensor:
+def parity(law: Law) -> Tensor:
     """1 if the sum of the tokens is odd."""
-    return (strings.sum(-1) % 2).double()
+    return (law.strings.sum(-1) % 2).double()
 
 
-def rare(strings: Tensor) -> Tensor:
-    """1 if at least three tokens are the one that is least likely at the start."""
-    return ((strings == 2).sum(-1) >= 3).double()
+def rare(law: Law) -> Tensor:
+    """1 for one string only, the one whose probability is nearest to 1 %."""
+    right = (law.probs.log() - torch.tensor(0.01).log()).abs().argmin()
+    return (torch.arange(len(law.probs)) == right).double()
 
 
 REWARDS: dict[str, Reward] = {"smooth": smooth, "prefix": prefix, "parity": parity, "rare": rare}
@@ -123,4 +125,4 @@ REWARDS: dict[str, Reward] = {"smooth": smooth, "prefix": prefix, "parity": pari
 def decided_at(position: int) -> Reward:
     """A reward that looks at one token only, the one at ``position`` (from 0)."""
     values = torch.tensor([0.2, 1.0, 0.5, 0.0], dtype=torch.float64)
-    return lambda strings: values[strings[..., position]]
+    return lambda law: values[law.strings[:, position]]

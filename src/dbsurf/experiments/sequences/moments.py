@@ -32,7 +32,7 @@ class Problem:
 
     def __init__(self, law: Law, reward: Reward):
         self.law = law
-        self.p, self.f, self.s = law.probs, reward(law.strings), law.scores
+        self.p, self.f, self.s = law.probs, reward(law), law.scores
         self.gram = self.s @ self.s.T  # (strings, strings)
         self.mean = float(self.p @ self.f)
         self.gradient = (self.p * self.f) @ self.s  # (parameters,)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from dbsurf.experiments.sequences.arms import BASELINES, SAMPLERS, Group
 from dbsurf.experiments.sequences.law import VOCABULARY, Law
 from dbsurf.experiments.sequences.moments import Problem
 from dbsurf.sequences import Codes, StochasticBeam, without_replacement_loss
-
-#: Makes the baseline ``(n, groups)`` or ``(n, groups, T)`` from f-values and the group's codes.
-Baseline = Callable[[Tensor, Codes], Tensor]
-Make = Callable[[int, torch.Generator], Codes]
 
 
 class Sums(NamedTuple):
@@ -65,8 +62,9 @@ def node_scores(law: Law) -> Tensor:
 
 def simulate(
     problems: dict[str, Problem],
-    make: Make,
-    baselines: dict[str, Baseline],
+    sampler: str,
+    n: int,
+    baselines: Sequence[str],
     *,
     draws: int,
     seed: int,
@@ -75,9 +73,10 @@ def simulate(
     """Errors of every baseline for every reward, all from the same groups.
 
     Args:
-        problems: by reward; of one law.
-        make: makes codes for so many groups with a generator.
-        baselines: by name.
+        problems: by reward; of one law. The baseline known from elsewhere is the exact mean.
+        sampler: a name of `SAMPLERS`.
+        n: size of a group.
+        baselines: names of `BASELINES`.
         draws: number of groups.
         seed: seed of the groups.
         piece: number of groups at a time.
@@ -85,24 +84,26 @@ def simulate(
     law = next(iter(problems.values())).law
     scores = node_scores(law)
     generator = torch.Generator().manual_seed(seed)
-    gradients: dict[tuple[str, str], _Accumulator] = {
+    gradients = {
         (reward, name): _Accumulator(problem.gradient)
         for reward, problem in problems.items()
         for name in baselines
     }
+    first = sum(VOCABULARY**t for t in range(1, law.length))  # the first node of full length
     for start in range(0, draws, piece):
         groups = min(piece, draws - start)
-        codes = make(groups, generator)
+        codes = SAMPLERS[sampler](n, groups, generator=generator)
         tokens = draw(law, codes, groups)
         index = nodes(tokens)  # (n, groups, T)
+        rows = torch.arange(groups)[:, None]
         for reward, problem in problems.items():
-            f_values = problem.f[index[..., -1] - index_of_last(law)]
-            for name, baseline in baselines.items():
-                b = baseline(f_values, codes)
+            f_values = problem.f[index[..., -1] - first]
+            outside = f_values.new_full((groups,), problem.mean)
+            for name in baselines:
+                b = BASELINES[name](Group(f_values, tokens, codes, outside))
                 b = b.unsqueeze(-1) if b.ndim == 2 else b
                 advantage = (f_values.unsqueeze(-1) - b).expand(index.shape)
                 sums = torch.zeros(groups, len(scores), dtype=torch.float64)
-                rows = torch.arange(groups)[:, None]
                 for i in range(codes.n):
                     sums.index_put_((rows, index[i]), advantage[i], accumulate=True)
                 silent = (advantage.abs().amax((0, 2)) < 1e-12).double()
@@ -130,11 +131,6 @@ def simulate_beam(problem: Problem, n: int, *, draws: int, seed: int) -> Sums:
         silent = (part.abs().amax(0) < 1e-12).double()
         found.add(sums @ law.scores, silent)
     return found.sums()
-
-
-def index_of_last(law: Law) -> int:
-    """The number of the first (prefix, token) of full length."""
-    return sum(VOCABULARY**t for t in range(1, law.length))
 
 
 class _Accumulator:
