@@ -41,7 +41,7 @@ class Size:
     n: tuple[int, ...] = (2, 4, 8, 16)
     sharpness: tuple[float, ...] = (1.0, 3.0, 5.0, 8.0)
     law_seeds: int = 6
-    draws: int = 10_000
+    draws: int = 4_000
     many_draws: int = 4_000
 
 

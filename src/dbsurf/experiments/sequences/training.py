@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 import torch
@@ -49,7 +50,7 @@ class Size:
     pool: int = 1000
     rate: float = 3e-4
     every: int = 30
-    replicates: int = 60
+    replicates: int = 40
 
 
 @dataclass(frozen=True)
@@ -178,27 +179,42 @@ def study(
         error_se, ratio, ratio_se): the mean squared error over that of `REFERENCE`.
     """
     rewards, errors = [], []
-    total = size.seeds * len(size.n) * (len(TRAINED) + 2)
-    done = 0
     for seed in range(size.seeds):
-        begin = start(size, seed)
-        for n in size.n:
-            trained: Transformer | None = None
-            for arm in TRAINED:
-                rows, model = train(begin, arm, n, size)
-                trained = model if arm == REFERENCE else trained
-                rewards += [{"seed": seed, "n": n, "arm": str(arm), **row} for row in rows]
-                done += 1
-                step(done / total)
-            assert trained is not None
-            for when, model in (("start", begin.model), ("end", trained)):
-                found = gradient_errors(begin, model, TRAINED, n, size)
-                errors += [
-                    {"seed": seed, "n": n, "arm": str(arm), "when": when, **ratio(values, found)}
-                    for arm, values in found.items()
-                ]
-                done += 1
-                step(done / total)
+
+        def part(share: float, seed: int = seed) -> None:
+            step((seed + share) / size.seeds)
+
+        runs, measured = one_seed(size, seed, part)
+        rewards.append(runs)
+        errors.append(measured)
+    return pd.concat(rewards, ignore_index=True), pd.concat(errors, ignore_index=True)
+
+
+def one_seed(
+    size: Size, seed: int, step: Callable[[float], None]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """All runs of a seed; as `study`."""
+    rewards: list[dict[str, Any]] = []
+    errors: list[dict[str, Any]] = []
+    total = len(size.n) * (len(TRAINED) + 2)
+    begin = start(size, seed)
+    done = 0
+    for n in size.n:
+        trained = begin.model
+        for arm in TRAINED:
+            rows, model = train(begin, arm, n, size)
+            trained = model if arm == REFERENCE else trained
+            rewards += [{"seed": seed, "n": n, "arm": str(arm), **row} for row in rows]
+            done += 1
+            step(done / total)
+        for when, model in (("start", begin.model), ("end", trained)):
+            found = gradient_errors(begin, model, TRAINED, n, size)
+            errors += [
+                {"seed": seed, "n": n, "arm": str(arm), "when": when, **ratio(values, found)}
+                for arm, values in found.items()
+            ]
+            done += 1
+            step(done / total)
     return pd.DataFrame(rewards), pd.DataFrame(errors)
 
 
