@@ -17,6 +17,8 @@ from torch import Tensor
 
 from dbsurf.sequences.inverse import Interval, invert
 
+NEVER = torch.iinfo(torch.int32).max
+
 
 class Group:
     """n sequences for every element of a batch of prompts.
@@ -78,7 +80,9 @@ class Codes(Group, ABC):
     ):
         super().__init__(n, batch, generator=generator, device=device)
         self.steps = 0
-        self._peers: list[Tensor] = []
+        # The first step from which sequence j is independent of the tokens of i, [i, j, *batch].
+        pairs = (self.n, self.n, *self.batch_shape)
+        self._since = torch.full(pairs, NEVER, dtype=torch.int32, device=self.device)
 
     # --- what a subclass says -------------------------------------------------------------------
 
@@ -91,7 +95,8 @@ class Codes(Group, ABC):
         """Which sequences j the next token of sequence i does not depend on, ``[i, j, *batch]``.
 
         True at ``[i, j]`` if, given all tokens so far, the next token of i is independent of
-        everything that j has drawn and will draw. Then f(x_j) may serve as its baseline.
+        everything that j has drawn and will draw. Then f(x_j) may serve as its baseline. Once
+        True it stays True.
         """
 
     def advance(self, found: Interval) -> None:
@@ -130,7 +135,8 @@ class Codes(Group, ABC):
                 "logits must have a finite maximum and no NaN in every row that is not finished, "
                 f"got {int(invalid.sum())} rows without a law, the first at {where} (n, *batch)"
             )
-        self._peers.append(self.independent())
+        new = self.independent() & (self._since == NEVER)
+        self._since.masked_fill_(new, self.steps)
         self.advance(found._replace(token=tokens))
         self.steps += 1
         return tokens
@@ -142,9 +148,9 @@ class Codes(Group, ABC):
         True where, given everything drawn before step t, token t of sequence i is independent of
         sequence j, now and later (`peer_mean` makes the baseline of it).
         """
-        if not self._peers:
+        if not self.steps:
             raise ValueError("peers must be asked for after a step, got codes without a step")
-        return torch.stack(self._peers, -1)
+        return self._since.unsqueeze(-1) <= torch.arange(self.steps, device=self.device)
 
 
 class Branching(Codes):

@@ -41,11 +41,13 @@ def invert(logits: Tensor, uniforms: Tensor) -> Interval:
         logits: ``(n, *batch, vocabulary)``.
         uniforms: ``(n, *batch)``, float64.
     """
+    # One sample at a time where they are no single block: logits that were expanded over the
+    # samples, such as those after the prompt, are then never copied.
+    parts = [logits] if logits.is_contiguous() else list(logits)
     found = []
-    # One sample at a time: logits that were expanded over the samples are never copied.
-    for sample, points in zip(logits, uniforms.reshape(len(uniforms), -1), strict=True):
+    for part, points in zip(parts, uniforms.reshape(len(parts), -1), strict=True):
         start = 0
-        for weights, sums in _pieces(sample):
+        for weights, sums in _pieces(part):
             end = start + len(weights)
             found.append(_locate(weights, sums, points[start:end]))
             start = end
