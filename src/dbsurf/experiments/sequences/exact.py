@@ -90,7 +90,11 @@ def exact_moments(problem: Problem, found: Counts, n: int, iid: bool) -> dict[st
 def cells(
     law: Law, problems: dict[str, Problem], n: int, draws: int, seed: int
 ) -> Iterator[dict[str, Any]]:
-    """Rows of every sampler and baseline for every reward of a law."""
+    """Rows of every sampler and baseline for every reward of a law.
+
+    ``error`` is over independent leave-one-out's, ``bias`` (squared) over the squared gradient,
+    and ``square`` is the squared gradient over independent leave-one-out's error.
+    """
     reference = {name: p.independent_leave_one_out(n).error for name, p in problems.items()}
 
     def row(reward: str, sampler: str, baseline: str, how: str, **values: float) -> dict[str, Any]:
@@ -102,6 +106,7 @@ def cells(
             "entropy": law.entropy,
             "reward": reward,
             "mean": problem.mean,
+            "square": problem.square / reference[reward],
             "n": n,
             "sampler": sampler,
             "baseline": baseline,

@@ -56,24 +56,25 @@ ARM_LINES = {
 
 
 def bias_and_variance(cells: pd.DataFrame, path: Path, n: int, entropy: float) -> None:
-    """Squared bias against variance, both over independent leave-one-out's error."""
+    """Squared bias against variance, both over the error of independent leave-one-out."""
     part = cells[(cells.n == n) & (cells.entropy.sub(entropy).abs() < 1e-9)]
     part = part[~part.baseline.isin(["none", "standardised"])]
     rewards = list(part.reward.unique())
     with panels(len(rewards), path, sharey=True) as (figure, axes):
         for ax, reward in zip(axes, rewards, strict=True):
             for row in part[part.reward == reward].itertuples():
+                bias = 0 if row.unbiased else max(row.bias, 0) * row.square
                 ax.plot(
-                    row.error,
-                    max(row.bias, 0) if not row.unbiased else 0,
+                    row.error - bias,
+                    bias,
                     BASELINE_MARKS[row.baseline],
                     color=SAMPLER_COLOURS[row.sampler],
                     ms=5,
                     mfc="none" if row.how == "simulated" else None,
                 )
             ax.axvline(1, color=GREY, lw=0.8, ls=":")
-            ax.set(title=reward, xlabel="error over iid leave-one-out")
-        axes[0].set_ylabel("squared bias over squared gradient")
+            ax.set(title=reward, xlabel="variance")
+        axes[0].set_ylabel("squared bias")
         for sampler, colour in SAMPLER_COLOURS.items():
             axes[0].plot([], [], "s", color=colour, label=sampler)
         for baseline in part.baseline.unique():
