@@ -85,8 +85,9 @@ CASES = [
     Case("disarm", oracles.antithetic, counts=(2, 4)),
     Case("doublecv", oracles.independent, {"coefficient": -0.8}),
     Case("doublecv", oracles.independent),
-    Case("quadratic", oracles.least_discrepancy, {"rank": 3}, elsewhere=1),
-    Case("quadratic", oracles.least_discrepancy, {"rank": 3, "at_mean": False}),
+    Case("quadraticcv", oracles.least_discrepancy, {"rank": 3}, elsewhere=1),
+    Case("quadraticcv", oracles.least_discrepancy, {"rank": 3, "uses": "gradient"}),
+    Case("quadraticcv", oracles.least_discrepancy, {"rank": 3, "uses": "values"}),
 ]
 UNBIASED = [case for case in CASES if case.unbiased]
 ANY_LAW = [case for case in CASES if case.any_law]
