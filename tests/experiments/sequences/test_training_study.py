@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 import torch
 
-from dbsurf.experiments.sequences import study, training
+from dbsurf.experiments.sequences import exact, study, training
 from dbsurf.experiments.sequences.addition import (
     Transformer,
     answer_log_probs,
@@ -106,8 +106,7 @@ def test_a_run_repeats():
 
 
 def test_the_exact_study_writes_its_files(tmp_path):
-    size = study.STUDIES["smoke"].exact
-    small = type(size)(length=2, n=(2,), sharpness=(1.0, 5.0), law_seeds=1, draws=50, many_draws=50)
+    small = exact.Size(length=2, n=(2,), sharpness=(1.0, 5.0), law_seeds=1, draws=50, many_draws=50)
     study.run_exact(small, tmp_path)
     for name in ("cells.csv", "laws.csv", "claims.csv", "positions.csv", "entropy.png"):
         assert (tmp_path / name).exists()

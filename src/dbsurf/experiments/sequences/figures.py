@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from dbsurf.experiments.style import (
+from dbsurf.report.charts import panels, shared_legend
+from dbsurf.report.labels import (
     BLACK,
     BLUE,
     GREEN,
@@ -15,8 +16,6 @@ from dbsurf.experiments.style import (
     PURPLE,
     SKY,
     VERMILION,
-    panels,
-    shared_legend,
 )
 
 SAMPLER_COLOURS = {
