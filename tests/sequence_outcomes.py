@@ -112,9 +112,7 @@ def replay(make: Callable[[int], Codes], scripts: list[Tensor], law: Law) -> tup
 def make_as(kind: type[Codes], make: Callable[[int], Codes], batch: int) -> Codes:
     """What ``make(batch)`` makes, of another class: the constructor draws from the script too."""
     pattern = make(batch)
-    if hasattr(pattern, "groups") and kind.__name__ in ("Systematic", "Arithmetic"):
-        return kind(pattern.n, batch, groups=pattern.groups)
-    return kind(pattern.n, batch)
+    return kind(pattern.n, batch, groups=pattern.groups)
 
 
 def start(codes: Codes, law: Law) -> tuple[list[Tensor], list[float]]:

@@ -26,7 +26,10 @@ NUMBERS = torch.zeros(4, 3, 2, dtype=torch.int64)
 CASES = {
     "n zero": (lambda: IID(0, 3), "n must be an integer >= 1 for IID, got 0"),
     "n odd with halves": (lambda: Systematic(5, 3, groups=2), "groups must divide n = 5, got 2"),
-    "n odd with pairs": (lambda: Antithetic(3, 2), "n must be even for Antithetic, got 3"),
+    "n odd with pairs": (
+        lambda: Antithetic(3, 2),
+        "n must be even for Antithetic in every group, got 3",
+    ),
     "groups": (lambda: Arithmetic(4, 3, groups=0), "groups must be an integer >= 1 .* got 0"),
     "batch": (lambda: Systematic(4, (3, -1)), r"batch must be a size or .* got \(3, -1\)"),
     "batch type": (lambda: Systematic(4, 2.5), "batch must be a size or .* got 2.5"),

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
-from dbsurf.sequences.codes import Codes, group_count
+from dbsurf.sequences.codes import Codes, same_entries
 from dbsurf.sequences.inverse import Interval
 
 
@@ -28,34 +26,19 @@ class Arithmetic(Codes):
     would change the law. Until then the interval has mass above 1/m, and rounding errors are of
     the order of m times 2**-53 a token.
 
-    Args:
-        n: number of sequences for each prompt.
-        batch: shape of the batch of prompts.
-        groups: number of independent groups of equal size, m = n/groups.
-        generator: source of randomness.
-        device: device of the logits; the generator's if not given.
+    The arguments are those of `Codes`; m is the size of a group.
 
     References:
         Vilnis et al., Arithmetic Sampling: Parallel Diverse Decoding for Large Language Models,
         ICML 2023 (without the fresh numbers and the random order).
     """
 
-    def __init__(
-        self,
-        n: int,
-        batch: int | Sequence[int] = (),
-        *,
-        groups: int = 1,
-        generator: torch.Generator | None = None,
-        device: torch.device | str | None = None,
-    ):
-        super().__init__(n, batch, generator=generator, device=device)
-        self.groups = group_count(n, groups)
-        self.size = n // self.groups
+    def begin(self) -> None:
+        self.size = self.n // self.groups
         offset = self._random(self.groups, 1, *self.batch_shape)
         keys = self._random(self.groups, self.size, *self.batch_shape)
         rank = keys.argsort(1).to(torch.float64)
-        self.position = ((offset + rank) / self.size).view(n, *self.batch_shape)
+        self.position = ((offset + rank) / self.size).view(self.n, *self.batch_shape)
         self.mass = torch.ones_like(self.position)
 
     def uniforms(self) -> Tensor:
@@ -63,10 +46,10 @@ class Arithmetic(Codes):
         return torch.where(self._settled(), fresh, self.position)
 
     def independent(self) -> Tensor:
-        member = torch.arange(self.n, device=self.device) * self.groups // self.n
-        other = (member[:, None] != member).view(self.n, self.n, *(1 for _ in self.batch_shape))
-        itself = torch.eye(self.n, dtype=torch.bool, device=self.device).view(other.shape)
-        return other | (self._settled()[:, None] & ~itself)
+        sequences = torch.arange(self.n, device=self.device)
+        itself = same_entries(sequences, self.batch_shape)
+        group = same_entries(sequences * self.groups // self.n, self.batch_shape)
+        return ~group | (self._settled()[:, None] & ~itself)
 
     def advance(self, found: Interval) -> None:
         inside = (self.position - found.below) / found.mass

@@ -66,6 +66,14 @@ class Codes(Group, ABC):
     A subclass gives the points of the inverse cdf at which the next tokens are (`uniforms`) and
     says which sequences a token is independent of (`independent`).
 
+    Args:
+        n: number of sequences for each prompt.
+        batch: shape of the batch of prompts.
+        groups: number of groups of equal size that are independent of each other; consecutive
+            sequences are one group.
+        generator: source of randomness.
+        device: device of the logits; the generator's if not given.
+
     Attributes:
         steps: number of tokens drawn so far.
     """
@@ -75,16 +83,22 @@ class Codes(Group, ABC):
         n: int,
         batch: int | Sequence[int] = (),
         *,
+        groups: int = 1,
         generator: torch.Generator | None = None,
         device: torch.device | str | None = None,
     ):
         super().__init__(n, batch, generator=generator, device=device)
+        self.groups = group_count(self.n, groups)
         self.steps = 0
         # The first step from which sequence j is independent of the tokens of i, [i, j, *batch].
         pairs = (self.n, self.n, *self.batch_shape)
         self._since = torch.full(pairs, NEVER, dtype=torch.int32, device=self.device)
+        self.begin()
 
     # --- what a subclass says -------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Make the state with which the first step begins; may draw random numbers."""
 
     @abstractmethod
     def uniforms(self) -> Tensor:
@@ -163,21 +177,12 @@ class Branching(Codes):
     with the length, because no number is used twice.
     """
 
-    def __init__(
-        self,
-        n: int,
-        batch: int | Sequence[int] = (),
-        *,
-        groups: int = 1,
-        generator: torch.Generator | None = None,
-        device: torch.device | str | None = None,
-    ):
-        super().__init__(n, batch, generator=generator, device=device)
-        self.groups = group_count(n, groups)
-        member = torch.arange(n, device=self.device) * self.groups // n
-        same = member[:, None] == member  # (n, n)
-        pairs = (n, n, *self.batch_shape)
-        self.together = same.view(n, n, *(1 for _ in self.batch_shape)).expand(pairs)
+    def begin(self) -> None:
+        self.together = same_entries(self.first_branches(), self.batch_shape)
+
+    def first_branches(self) -> Tensor:
+        """Which sequences depend on each other at the first step: equal numbers, ``(n,)``."""
+        return torch.arange(self.n, device=self.device) * self.groups // self.n
 
     def independent(self) -> Tensor:
         return ~self.together
@@ -189,22 +194,11 @@ class Branching(Codes):
 class IID(Branching):
     """Independent sequences: what n calls of ``torch.multinomial`` would draw.
 
-    Args:
-        n: number of sequences for each prompt.
-        batch: shape of the batch of prompts.
-        generator: source of randomness.
-        device: device of the logits; the generator's if not given.
+    The arguments are those of `Codes`; ``groups`` changes nothing.
     """
 
-    def __init__(
-        self,
-        n: int,
-        batch: int | Sequence[int] = (),
-        *,
-        generator: torch.Generator | None = None,
-        device: torch.device | str | None = None,
-    ):
-        super().__init__(n, batch, groups=n, generator=generator, device=device)
+    def first_branches(self) -> Tensor:
+        return torch.arange(self.n, device=self.device)
 
     def uniforms(self) -> Tensor:
         return self._random(self.n, *self.batch_shape)
@@ -222,12 +216,7 @@ class Systematic(Branching):
     "Policies and sequences"). Groups are independent of each other: with ``groups=2`` each half
     has the mean of the other as an unbiased baseline (`other_groups`).
 
-    Args:
-        n: number of sequences for each prompt.
-        batch: shape of the batch of prompts.
-        groups: number of independent groups of equal size; sequences i to i + n/groups - 1 are one.
-        generator: source of randomness.
-        device: device of the logits; the generator's if not given.
+    The arguments are those of `Codes`.
 
     Example:
         >>> generator = torch.Generator().manual_seed(0)
@@ -247,26 +236,18 @@ class Antithetic(Branching):
     """Antithetic pairs: u for one sequence and 1 - u for the other, as long as they agree.
 
     Sequences 2k and 2k + 1 are a pair; pairs are independent of each other. Where the two of a
-    pair part, each goes on by itself.
-
-    Args:
-        n: number of sequences for each prompt; even.
-        batch: shape of the batch of prompts.
-        generator: source of randomness.
-        device: device of the logits; the generator's if not given.
+    pair part, each goes on by itself. The arguments are those of `Codes`; n, and the size of a
+    group, must be even.
     """
 
-    def __init__(
-        self,
-        n: int,
-        batch: int | Sequence[int] = (),
-        *,
-        generator: torch.Generator | None = None,
-        device: torch.device | str | None = None,
-    ):
-        if count(n, "n", "Antithetic") % 2:
-            raise ValueError(f"n must be even for Antithetic, got {n}")
-        super().__init__(n, batch, groups=n // 2, generator=generator, device=device)
+    def begin(self) -> None:
+        if self.n // self.groups % 2:
+            size = self.n // self.groups
+            raise ValueError(f"n must be even for Antithetic in every group, got {size}")
+        super().begin()
+
+    def first_branches(self) -> Tensor:
+        return torch.arange(self.n, device=self.device) // 2
 
     def uniforms(self) -> Tensor:
         return antithetic_points(self.together, self._random(self.n, *self.batch_shape))
@@ -293,6 +274,12 @@ def antithetic_points(together: Tensor, offset: Tensor) -> Tensor:
     point = _of_the_first(offset, together)
     # 1 - 0 is 1, which is no point of [0, 1); its own position keeps the law.
     return torch.where((position != first) & (point > 0), 1 - point, point)
+
+
+def same_entries(numbers: Tensor, batch_shape: torch.Size) -> Tensor:
+    """Whether entries i and j are equal, the same for every prompt, ``(n, n, *batch)``."""
+    same = numbers[:, None] == numbers
+    return same.view(*same.shape, *(1 for _ in batch_shape)).expand(*same.shape, *batch_shape)
 
 
 def _of_the_first(values: Tensor, together: Tensor) -> Tensor:
