@@ -103,7 +103,7 @@ class Objective:
         given, wanted = samples, shape
         if self._asking.fold:
             axes = len(self._law.batch_shape)
-            given = _each(lambda x: x.flatten(0, axes), samples)
+            given = each(lambda x: x.flatten(0, axes), samples)
             wanted = torch.Size((shape.numel(),))
         tensors = leaves(given)
         before = checks.fingerprint(tensors, values=self._validate)
@@ -145,7 +145,7 @@ def _as_tensor(answer: Any, shape: torch.Size, like: Tensor) -> Any:
     return values.reshape(shape) if values.numel() == shape.numel() == 1 else values
 
 
-def _each(function: Callable[[Tensor], Tensor], samples: Any) -> Any:
+def each(function: Callable[[Tensor], Tensor], samples: Any) -> Any:
     """A function of every tensor of joint samples, in the same container."""
     if isinstance(samples, Tensor):
         return function(samples)
@@ -155,4 +155,4 @@ def _each(function: Callable[[Tensor], Tensor], samples: Any) -> Any:
 
 
 def _slice(samples: Any, part: slice) -> Any:
-    return _each(lambda x: x[part], samples)
+    return each(lambda x: x[part], samples)
