@@ -344,7 +344,13 @@ class Estimator(nn.Module, ABC):
         f_values = f_values.to(torch.promote_types(f_values.dtype, torch.float32))
         if baseline is not None:
             f_values = f_values - checks.baseline(baseline, f_values)
-        return replace(draw, f_values=f_values, grad_f=grad_f)
+        return self._with_gradient(replace(draw, f_values=f_values), grad_f)
+
+    def _with_gradient(self, draw: Draw, grad_f: Tensor | None) -> Draw:
+        """The draw with the gradient of f; where f has none it is 0 for those who must have it."""
+        if grad_f is None and self.needs_grad_f:
+            grad_f = torch.zeros_like(draw.samples)
+        return replace(draw, grad_f=grad_f)
 
     @torch.no_grad()
     def _finish(self, draw: Draw) -> Combination:
@@ -427,10 +433,8 @@ class Later:
         assert self.draw is not None
         estimator, law = self.estimator, self.draw.law
         assert isinstance(law, ByLogits)
-        draw, combination = replace(self.draw, grad_f=grad_f), self.combination
+        draw, combination = estimator._with_gradient(self.draw, grad_f), self.combination
         if combination is None:
-            if grad_f is None:
-                draw = replace(draw, grad_f=torch.zeros_like(draw.samples))
             combination = estimator.combine(draw)
         if not self.learned:
             self.learned = True

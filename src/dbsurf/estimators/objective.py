@@ -69,8 +69,11 @@ class Objective:
         self.aux = [aux for _, aux in answers] if self._asking.has_aux else None
         return torch.cat([values for values, _ in answers])
 
-    def with_gradient(self, samples: Tensor) -> tuple[Tensor, Tensor]:
-        """The values of f with their graph, and the gradient of f at each sample, detached."""
+    def with_gradient(self, samples: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The values of f with their graph, and the gradient of f at each sample, detached.
+
+        None in place of the gradient says that f has none.
+        """
         if transformed():
             values, pull, *_ = torch.func.vjp(self, samples)
             (gradient,) = pull(torch.ones_like(values))
@@ -80,17 +83,14 @@ class Objective:
             values = self(inputs)
             return values, self.gradient(values, inputs)
 
-    def gradient(self, values: Tensor, inputs: Tensor) -> Tensor:
-        """The gradient of values already computed at inputs that require one."""
-        found = None
-        if values.requires_grad:
-            (found,) = torch.autograd.grad(
-                values.sum(), inputs, allow_unused=True, retain_graph=True
-            )
-        gradient = torch.zeros_like(inputs) if found is None else found
-        if self._validate:
-            checks.finite_tensor(gradient, FINITE_GRADIENT)
-        return gradient.detach()
+    def gradient(self, values: Tensor, inputs: Tensor) -> Tensor | None:
+        """The gradient of values already computed at inputs that require one; None without it."""
+        if not (values.requires_grad and inputs.requires_grad):
+            return None
+        (found,) = torch.autograd.grad(values.sum(), inputs, allow_unused=True, retain_graph=True)
+        if found is not None and self._validate:
+            checks.finite_tensor(found, FINITE_GRADIENT)
+        return None if found is None else found.detach()
 
     def _ask_again_in_backward(self, samples: Any, count: int) -> tuple[Tensor, Any]:
         if not torch.is_grad_enabled():

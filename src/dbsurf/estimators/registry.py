@@ -13,6 +13,7 @@ from dbsurf.estimators.double_cv import DoubleCV
 from dbsurf.estimators.exact import Exact
 from dbsurf.estimators.loorf import LOORF
 from dbsurf.estimators.mdsurf import MDsurf
+from dbsurf.estimators.quadratic import QuadraticCV
 from dbsurf.estimators.reinforce import Reinforce
 
 ESTIMATORS: dict[str, Callable[..., Estimator]] = {
@@ -23,6 +24,7 @@ ESTIMATORS: dict[str, Callable[..., Estimator]] = {
     "arms": ARMS,
     "disarm": DisARM,
     "doublecv": DoubleCV,
+    "quadratic": QuadraticCV,
     "exact": Exact,
 }
 
