@@ -26,21 +26,32 @@ class Case:
 
     Attributes:
         name: its name for `dbsurf.get`.
-        tuple_law: law of the n samples of one Bernoulli coordinate, from `oracles`.
+        tuple_law: law of the n samples of one Bernoulli coordinate, from `oracles`; None if
+            the coordinates are not independent, or if more than the samples is random.
         options: what else it is built with.
         counts: the n it is tried with.
         unbiased: what it must say of itself, and what enumeration must confirm.
         any_law: whether it takes categorical and counting laws too.
-        elsewhere: how often f is asked at other points than the samples.
+        categorical: whether it takes categorical laws, and no counting ones.
+        elsewhere: how often f is called at other points than the samples.
+        evaluations: how often f is evaluated if n = 4; None if that depends on the law.
+        mean: whether it is about E[f], and its value the plain mean of f over the samples.
+        largest: the largest n it is tried with.
+        repeat: how many estimates a z-test takes.
     """
 
     name: str
-    tuple_law: Callable[[float, int], np.ndarray]
+    tuple_law: Callable[[float, int], np.ndarray] | None
     options: dict[str, Any] = field(default_factory=dict)
     counts: tuple[int, ...] = (2, 3, 4)
     unbiased: bool = True
     any_law: bool = False
+    categorical: bool = False
     elsewhere: int = 0
+    evaluations: int | None = 4
+    mean: bool = True
+    largest: int = 256
+    repeat: int = 20_000
 
     def build(self, n: int, **more: Any) -> dbsurf.Estimator:
         return dbsurf.get(self.name, n, **self.options, **more)
@@ -85,11 +96,38 @@ CASES = [
     Case("disarm", oracles.antithetic, counts=(2, 4)),
     Case("doublecv", oracles.independent, {"coefficient": -0.8}),
     Case("doublecv", oracles.independent),
-    Case("quadratic", oracles.least_discrepancy, {"rank": 3}, elsewhere=1),
+    Case("quadratic", oracles.least_discrepancy, {"rank": 3}, elsewhere=1, evaluations=5),
     Case("quadratic", oracles.least_discrepancy, {"rank": 3, "at_mean": False}),
+    Case("rodeo", oracles.independent, repeat=2000),
+    Case("arm", None, counts=(2, 4)),
+    Case("muprop", oracles.independent, counts=(1, 2, 3, 4), elsewhere=1, evaluations=5),
+    Case("rebar", None, counts=(1, 2, 3, 4), elsewhere=2, evaluations=12),
+    Case("relax", None, counts=(1, 2, 3, 4), categorical=True),
+    Case("unordered", None, categorical=True, mean=False, largest=8),
+    Case(
+        "local-expectation",
+        oracles.independent,
+        counts=(1, 2, 3),
+        categorical=True,
+        evaluations=None,
+        mean=False,
+        largest=16,
+    ),
+    Case(
+        "indecater", None, counts=(1, 2), categorical=True, evaluations=None, mean=False, largest=16
+    ),
+    Case("stick-breaking", oracles.least_discrepancy, categorical=True),
+    Case("vimco", None, any_law=True, mean=False),
+    Case("vimco", None, {"mean": "arithmetic"}, any_law=True, mean=False),
+    Case("straight-through", oracles.independent, counts=(1, 2, 3, 4), unbiased=False),
+    Case("reinmax", oracles.independent, counts=(1, 2, 3, 4), unbiased=False),
+    Case("gumbel-softmax", None, counts=(1, 2, 3, 4), unbiased=False),
+    Case("gumbel-softmax", None, {"hard": True}, counts=(1, 2, 3, 4), unbiased=False),
 ]
-UNBIASED = [case for case in CASES if case.unbiased]
+# VIMCO has no bias either, but its objective is not E[f].
+UNBIASED = [case for case in CASES if case.unbiased and case.name != "vimco"]
 ANY_LAW = [case for case in CASES if case.any_law]
+ENUMERABLE = [case for case in CASES if case.tuple_law is not None]
 
 SAMPLERS = [
     IID(),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -68,16 +66,14 @@ class ARM(Estimator):
         difference = pairs[:, 1] - pairs[:, 0]
         if noise is None:
             noise = 0.5 + mean_noise(law, draw.samples)
-        difference = difference.reshape(
-            difference.shape + (1,) * (noise.ndim - difference.ndim)
-        )
+        difference = difference.reshape(difference.shape + (1,) * (noise.ndim - difference.ndim))
         offset = (difference * (noise - 0.5)).mean(0)
         # Where p is 0 or 1 the bit never varies: its gradient is 0 rather than noise around it.
         varies = (law.probs > 0) & (law.probs < 1)
         return Combination(None, offset=torch.where(varies, offset, 0))
 
 
-def mean_noise(law: Bits, samples: Any) -> Tensor:
+def mean_noise(law: Bits, samples: Tensor) -> Tensor:
     """The mean of u - 1/2 given each pair of samples, ``(n/2, *batch, *event)``."""
     samples = samples.to(law.probs.dtype)
     return (samples[1::2] - samples[::2]) * (1 - law.minor) / 2

@@ -134,6 +134,13 @@ class Estimator(nn.Module, ABC):
         """
         return None
 
+    def probe(self, law: Coordinates, noise: Any, f: Objective) -> Any:
+        """Ask f at points that the noise decides, such as relaxed samples.
+
+        What this returns takes the place of the noise in the draw.
+        """
+        return noise
+
     @abstractmethod
     def combine(self, draw: Draw) -> Combination:
         """Weights of the scores, and maybe a factor and an offset for each coordinate."""
@@ -330,6 +337,7 @@ class Estimator(nn.Module, ABC):
             noise = None
             self._check_samples(law, samples)
         prepared = self.prepare(law, context, objective)
+        noise = self.probe(law, noise, objective)
         return Draw(law, samples, noise, context, prepared, NOT_YET)
 
     def _ask(self, objective: Objective, samples: Any) -> tuple[Tensor, Tensor | None]:

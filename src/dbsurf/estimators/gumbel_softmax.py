@@ -20,11 +20,12 @@ from dbsurf.samplers.iid import IID
 
 
 class GumbelSoftmax(Estimator):
-    r"""The pathwise gradient through relaxed samples $y = \mathrm{softmax}((\log p + \epsilon)/\tau)$.
+    r"""The pathwise gradient through relaxed samples.
 
-    $\epsilon$ is Gumbel noise; bits have $y = \sigma((\theta + \epsilon)/\tau)$ with logistic
-    noise. f is asked at y, or with ``hard`` at the state that y rounds to, and the estimate is
-    the mean of $\nabla f\,\partial y/\partial\theta$, where y may be at a temperature of its own.
+    $y = \mathrm{softmax}((\log p + \epsilon)/\tau)$ with Gumbel noise $\epsilon$; bits have
+    $y = \sigma((\theta + \epsilon)/\tau)$ with logistic noise. f is asked at y, or with ``hard``
+    at the state that y rounds to, and the estimate is the mean of
+    $\nabla f\,\partial y/\partial\theta$, where y may be at a temperature of its own.
 
     Bias: yes, and the value is biased too unless ``hard``: it is the mean of f at relaxed samples.
     Low temperatures have less bias and more variance. Evaluations of f: n, and its gradient at

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -66,13 +64,13 @@ class LocalExpectation(Estimator):
         """All points at which f is asked, and where among them each coordinate's values are."""
         assert isinstance(law, ByLogits)
         index = law.encode(self.draw_samples(law, generator))  # (n, *coords)
-        batch = index.shape[1 : 1 + len(law.batch_shape)]
-        flat = index.reshape(*index.shape[:1], *batch, -1)  # (n, *batch, d)
-        n, size, values = flat.shape[0], flat.shape[-1], law.table().shape[-1]
+        batch, n, values = law.batch_shape, index.shape[0], law.table().shape[-1]
+        size = index.shape[1 + len(batch) :].numel()
+        flat = index.reshape(n, *batch, size)
         # The other values of each coordinate, as what is added to its own, modulo their number.
         steps = torch.zeros(size, values - 1, size, dtype=flat.dtype, device=flat.device)
-        for coordinate in range(size):
-            steps[coordinate, :, coordinate] = torch.arange(1, values, device=flat.device)
+        for k in range(size):
+            steps[k, :, k] = torch.arange(1, values, device=flat.device)
         steps = steps.reshape(1, size * (values - 1), *(1,) * len(batch), size)
         moved = (flat.unsqueeze(1) + steps) % values  # (n, d (m-1), *batch, d)
         points = torch.cat([flat, moved.flatten(0, 1)])
@@ -83,7 +81,7 @@ class LocalExpectation(Estimator):
         coordinate = torch.arange(size, device=flat.device)
         place = n + (sample * size + coordinate) * (values - 1) + step - 1
         place = torch.where(step == 0, sample, place)
-        return law.decode(points.reshape(-1, *index.shape[1:]), generator), place
+        return law.decode(points.reshape(points.shape[0], *index.shape[1:]), generator), place
 
     def average(self, f_values: Tensor, draw: Draw) -> Tensor:
         found, table = self._values(f_values, draw)
@@ -157,10 +155,10 @@ class IndeCateR(LocalExpectation):
         flat = index.reshape(*index.shape[: 2 + batch_dims], size)
         n = flat.shape[1]
         points = flat.expand(values, *flat.shape).clone()  # (m, d, n, *batch, d)
-        for coordinate in range(size):
-            for value in range(values):
-                points[value, coordinate, ..., coordinate] = value
+        for k in range(size):
+            for v in range(values):
+                points[v, k, ..., k] = v
         place = torch.arange(values * size * n, device=flat.device).reshape(values, size, n)
         place = place.movedim(1, -1).reshape(values, n, *(1,) * batch_dims, size)
         place = place.expand(values, n, *law.batch_shape, size)
-        return law.decode(points.reshape(-1, *coords), generator), place
+        return law.decode(points.reshape(values * size * n, *coords), generator), place

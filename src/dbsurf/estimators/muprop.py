@@ -74,6 +74,10 @@ class MuProp(Estimator):
     def prepare(self, law: Coordinates, context: Tensor | None, f: Objective) -> Expansion:
         assert isinstance(law, ByLogits)
         value, slope = f.with_gradient(law.probs.to(law.dtype).unsqueeze(0))
+        if slope is None:
+            raise ValueError(
+                "f must be differentiable in x for MuProp, got values without a gradient"
+            )
         wide = torch.promote_types(value.dtype, torch.float32)
         return Expansion(value[0].detach().to(wide), slope[0].to(law.probs.dtype))
 

@@ -134,9 +134,7 @@ def shares(without: Without) -> tuple[Tensor, Tensor]:
     gone = [full ^ (1 << i) for i in range(n)]
     outer = torch.stack([mass[i] * chance[gone[i]] / chance[full] for i in range(n)])
     inner = [
-        torch.stack(
-            [mass[j] * chance[gone[i] & gone[j]] / chance[gone[i]] for j in range(n)]
-        )
+        torch.stack([mass[j] * chance[gone[i] & gone[j]] / chance[gone[i]] for j in range(n)])
         for i in range(n)
     ]
     return outer, torch.stack(inner)
