@@ -114,7 +114,13 @@ CASES = [
         largest=16,
     ),
     Case(
-        "indecater", None, counts=(1, 2), categorical=True, evaluations=None, mean=False, largest=16
+        "indecater",
+        oracles.independent,
+        counts=(1, 2),
+        categorical=True,
+        evaluations=None,
+        mean=False,
+        largest=16,
     ),
     Case("stick-breaking", oracles.least_discrepancy, categorical=True),
     Case("vimco", None, any_law=True, mean=False),

@@ -229,8 +229,6 @@ class RELAX(_Relaxing):
         control variates for black-box gradient estimation", ICLR 2018.
     """
 
-    learns = True
-
     def __init__(
         self,
         n: int,
@@ -249,8 +247,10 @@ class RELAX(_Relaxing):
         self.surrogate: nn.Module | None = surrogate
         self.fitter: Fitter | None = None
         self.own = surrogate is None
-        if surrogate is not None and rate is not None:
-            self.fitter = Fitter(list(surrogate.parameters()), rate)
+        parameters = [] if surrogate is None else list(surrogate.parameters())
+        self.learns = surrogate is None or bool(parameters)
+        if parameters and rate is not None:
+            self.fitter = Fitter(parameters, rate)
 
     @property
     def distributions(self) -> str:
@@ -272,7 +272,7 @@ class RELAX(_Relaxing):
         law = draw.law
         assert isinstance(law, ByLogits)
         assert self.surrogate is not None
-        learning = self.training and not torch.is_inference_mode_enabled()
+        learning = self.learns and self.training and not torch.is_inference_mode_enabled()
         with torch.inference_mode(False), torch.enable_grad():
             leaves = {
                 name: p.detach().clone().requires_grad_(learning)

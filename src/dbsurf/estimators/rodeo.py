@@ -119,14 +119,14 @@ class RODEO(Estimator):
         if learning:
             surrogate = Surrogate(*(p.detach().requires_grad_() for p in surrogate))
         with torch.set_grad_enabled(learning):
-            h = values_of_h(surrogate, samples, grad_f, f_values)  # (n, batch, 1 + d, 2)
-        parts = Parts.of(h.detach(), samples, probs)
+            pieces = Pieces.of(surrogate, samples, grad_f, f_values)
+        parts = Parts.of(pieces.h(), samples, probs)
         n = samples.shape[0]
         control = surrogate.first.detach() * parts.baseline
         others = (control.sum(0) - control) / (n - 1)
         weights = (leave_one_out(f_values) - others / n).reshape(draw.f_values.shape)
         offset = surrogate.second.detach() / n * parts.vector.sum(0)
-        memo = (surrogate, h, parts) if learning else None
+        memo = (surrogate, pieces, parts) if learning else None
         return Combination(weights, offset=offset.reshape(law.probs.shape), memo=memo)
 
     def learn(self, draw: Draw, combination: Combination) -> None:
@@ -135,7 +135,7 @@ class RODEO(Estimator):
         assert isinstance(law, Bits)
         if combination.memo is None:
             return
-        surrogate, h, parts = combination.memo
+        surrogate, pieces, parts = combination.memo
         n, batch, size = parts.centred.shape
         estimate = law.gradient(combination, draw.samples).to(parts.centred.dtype)
         by_estimate = 2 / batch * estimate.reshape(batch, size)
@@ -145,7 +145,7 @@ class RODEO(Estimator):
         by_second = (parts.vector * by_estimate).sum() / n
         a, b = surrogate.first.detach(), surrogate.second.detach()
         by_h = parts.pull(a * by_baseline, b / n * along, b / n * by_estimate)
-        by_network = torch.autograd.grad(h, surrogate[:-2], by_h)
+        by_network = torch.autograd.grad(pieces.table, surrogate[:-2], pieces.pull(by_h))
         gradients = [*by_network, by_first, by_second]
         # A loss scaled beyond its range arrives here as infinity; what is known must survive it.
         if all(bool(torch.isfinite(gradient).all()) for gradient in gradients):
@@ -191,26 +191,54 @@ class Parts(NamedTuple):
         return torch.cat([here, there], -2)
 
 
-def values_of_h(surrogate: Surrogate, samples: Tensor, grad_f: Tensor, f_values: Tensor) -> Tensor:
-    """h of all other samples at each sample and at all its neighbours, ``(n, batch, 1 + d, 2)``.
+class Pieces(NamedTuple):
+    """Where h was evaluated for each pair of samples (k, j), on which of the lines of j's table.
 
-    The gradient of sample j times the way from there to sample k with bit i flipped is
-    g_j . (x_k - x_j) + g_ji (1 - 2 x_ki): no array with two axes of coordinates is needed.
+    Attributes:
+        change: the first input of the network, ``(n, n - 1, batch, 1 + d)``.
+        row: the row of the table for each of these.
+        table: slopes and intercepts of both outputs, ``(rows, 4)``.
     """
-    n, batch = f_values.shape
-    index = torch.arange(n, device=samples.device)
-    other = (index.unsqueeze(-1) + index[1:]) % n  # (n, n-1): all j but k
-    way = torch.einsum("jbd,kbd->kjb", grad_f, samples)
-    way = way - way.diagonal(dim1=0, dim2=1).T  # g_j . (x_k - x_j), (k, j, batch)
-    way = way.gather(1, other.unsqueeze(-1).expand(-1, -1, batch))
-    turned = grad_f[other] * (1 - 2 * samples).unsqueeze(1)
-    change = torch.cat([way.unsqueeze(-1), way.unsqueeze(-1) + turned], -1)  # (n, n-1, batch, 1+d)
-    kinks, table = lines(surrogate, f_values)
-    # Which line of its table each point lies on; the tables belong to j and the batch element.
-    piece = torch.searchsorted(kinks[other], change, right=True)
-    row = (other.unsqueeze(-1) * batch + torch.arange(batch, device=samples.device)) * (HIDDEN + 1)
-    line = torch.nn.functional.embedding(piece + row.unsqueeze(-1), table)  # (..., 4)
-    return (line[..., :2] * change.unsqueeze(-1) + line[..., 2:]).mean(1)
+
+    change: Tensor
+    row: Tensor
+    table: Tensor
+
+    @classmethod
+    def of(cls, surrogate: Surrogate, samples: Tensor, grad_f: Tensor, f_values: Tensor) -> Pieces:
+        """All other samples' networks at each sample and at all its neighbours.
+
+        The gradient of sample j times the way from there to sample k with bit i flipped is
+        g_j . (x_k - x_j) + g_ji (1 - 2 x_ki): no array with two axes of coordinates is needed.
+        """
+        n, batch = f_values.shape
+        index = torch.arange(n, device=samples.device)
+        other = (index.unsqueeze(-1) + index[1:]) % n  # (n, n-1): all j but k
+        way = torch.einsum("jbd,kbd->kjb", grad_f, samples)
+        way = way - way.diagonal(dim1=0, dim2=1).T  # g_j . (x_k - x_j), (k, j, batch)
+        way = way.gather(1, other.unsqueeze(-1).expand(-1, -1, batch)).unsqueeze(-1)
+        turned = grad_f[other] * (1 - 2 * samples).unsqueeze(1)
+        change = torch.cat([way, way + turned], -1)
+        kinks, table = lines(surrogate, f_values)
+        first = other.unsqueeze(-1) * batch + torch.arange(batch, device=samples.device)
+        row = torch.searchsorted(kinks[other], change, right=True)
+        return cls(change, row.add_(first.unsqueeze(-1) * (HIDDEN + 1)), table)
+
+    def h(self) -> Tensor:
+        """The mean over j, ``(n, batch, 1 + d, 2)``."""
+        line = torch.nn.functional.embedding(self.row, self.table.detach())
+        return (line[..., :2] * self.change.unsqueeze(-1) + line[..., 2:]).mean(1)
+
+    def pull(self, by_h: Tensor) -> Tensor:
+        """From the derivatives by h to those by the table."""
+        row, columns = self.row.flatten(), []
+        each = (by_h / self.change.shape[1]).unsqueeze(1)
+        intercepts = [each[..., output].expand_as(self.change) for output in (0, 1)]
+        slopes = [each[..., output] * self.change for output in (0, 1)]
+        for source in (*slopes, *intercepts):
+            column = self.table.new_zeros(self.table.shape[0])
+            columns.append(column.scatter_add_(0, row, source.flatten()))
+        return torch.stack(columns, -1)
 
 
 def lines(surrogate: Surrogate, f_values: Tensor) -> tuple[Tensor, Tensor]:
@@ -226,9 +254,10 @@ def lines(surrogate: Surrogate, f_values: Tensor) -> tuple[Tensor, Tensor]:
     """
     weight, outer = surrogate.by_change, surrogate.outer
     shift = surrogate.by_value * f_values.unsqueeze(-1) + surrogate.bias  # (n, batch, HIDDEN)
+    one = torch.ones_like(weight.detach())
     rising = weight.detach() >= 0
-    left = torch.where(rising, LEAK, 1.0).to(weight.dtype)  # a unit's slope left of its kink
-    step = torch.where(rising, 1.0, -1.0).to(weight.dtype) * (1 - LEAK)
+    left = torch.where(rising, LEAK * one, one)  # a unit's slope left of its kink
+    step = torch.where(rising, one, -one) * (1 - LEAK)
     # A unit without weight has its kink at an end; one without shift either is 0 anyway.
     kinks = torch.nan_to_num(-shift.detach() / weight.detach())
     kinks, order = kinks.sort(-1)
