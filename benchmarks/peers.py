@@ -1,7 +1,7 @@
 """Cost of a VAE training step with the estimators of other papers, over LOORF's.
 
-Run with `python benchmarks/peers.py`. Each line is `name ratio target ok|short`: n = 4, 200 latents,
-batch 100, one thread, medians of one interleaved run. Exits with status 1 if any is short.
+Run with `python benchmarks/peers.py`. Each line is `name ratio target ok|short`: n = 4, 200
+latents, batch 100, one thread, medians of one interleaved run. Exits with status 1 if any is short.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ def main() -> bool:
     steps = {name: trainer(dbsurf.get(name, N, validate=False)).step for name in names}
     time = medians({name: turns(step) for name, step in steps.items()}, seconds=30)
     print(f"one LOORF step: {100 * time['loorf']:.2f} ms")
-    return all(
-        [
-            report(f"{name} step / LOORF step", time[name] / time["loorf"], target)
-            for name, target in TARGETS.items()
-        ]
-    )
+    outcomes = [
+        report(f"{name} step / LOORF step", time[name] / time["loorf"], target)
+        for name, target in TARGETS.items()
+    ]
+    return all(outcomes)
 
 
 if __name__ == "__main__":

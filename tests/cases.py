@@ -35,6 +35,7 @@ class Case:
         categorical: whether it takes categorical laws, and no counting ones.
         elsewhere: how often f is called at other points than the samples.
         evaluations: how often f is evaluated if n = 4; None if that depends on the law.
+        given: whether samples that are given make the same estimate as if they had been drawn.
         mean: whether it is about E[f], and its value the plain mean of f over the samples.
         largest: the largest n it is tried with.
         repeat: how many estimates a z-test takes.
@@ -49,6 +50,7 @@ class Case:
     categorical: bool = False
     elsewhere: int = 0
     evaluations: int | None = 4
+    given: bool = True
     mean: bool = True
     largest: int = 256
     repeat: int = 20_000
@@ -96,20 +98,22 @@ CASES = [
     Case("disarm", oracles.antithetic, counts=(2, 4)),
     Case("doublecv", oracles.independent, {"coefficient": -0.8}),
     Case("doublecv", oracles.independent),
-    Case("quadratic", oracles.least_discrepancy, {"rank": 3}, elsewhere=1, evaluations=5),
-    Case("quadratic", oracles.least_discrepancy, {"rank": 3, "at_mean": False}),
+    Case("quadraticcv", oracles.least_discrepancy, {"rank": 3}, elsewhere=1, evaluations=5),
+    Case("quadraticcv", oracles.least_discrepancy, {"rank": 3, "uses": "gradient"}),
+    Case("quadraticcv", oracles.least_discrepancy, {"rank": 3, "uses": "values"}),
     Case("rodeo", oracles.independent, repeat=2000),
-    Case("arm", None, counts=(2, 4)),
+    Case("arm", None, counts=(2, 4), given=False),
     Case("muprop", oracles.independent, counts=(1, 2, 3, 4), elsewhere=1, evaluations=5),
-    Case("rebar", None, counts=(1, 2, 3, 4), elsewhere=2, evaluations=12),
-    Case("relax", None, counts=(1, 2, 3, 4), categorical=True),
-    Case("unordered", None, categorical=True, mean=False, largest=8),
+    Case("rebar", None, counts=(1, 2, 3, 4), elsewhere=2, evaluations=12, given=False),
+    Case("relax", None, counts=(1, 2, 3, 4), categorical=True, given=False),
+    Case("unorderedset", None, categorical=True, mean=False, largest=8),
     Case(
-        "local-expectation",
+        "localexpectation",
         oracles.independent,
         counts=(1, 2, 3),
         categorical=True,
         evaluations=None,
+        given=False,
         mean=False,
         largest=16,
     ),
@@ -119,16 +123,17 @@ CASES = [
         counts=(1, 2),
         categorical=True,
         evaluations=None,
+        given=False,
         mean=False,
         largest=16,
     ),
-    Case("stick-breaking", oracles.least_discrepancy, categorical=True),
+    Case("stickbreaking", oracles.least_discrepancy, categorical=True),
     Case("vimco", None, any_law=True, mean=False),
     Case("vimco", None, {"mean": "arithmetic"}, any_law=True, mean=False),
-    Case("straight-through", oracles.independent, counts=(1, 2, 3, 4), unbiased=False),
+    Case("straightthrough", oracles.independent, counts=(1, 2, 3, 4), unbiased=False),
     Case("reinmax", oracles.independent, counts=(1, 2, 3, 4), unbiased=False),
-    Case("gumbel-softmax", None, counts=(1, 2, 3, 4), unbiased=False),
-    Case("gumbel-softmax", None, {"hard": True}, counts=(1, 2, 3, 4), unbiased=False),
+    Case("gumbelsoftmax", None, counts=(1, 2, 3, 4), unbiased=False, given=False),
+    Case("gumbelsoftmax", None, {"hard": True}, counts=(1, 2, 3, 4), unbiased=False, given=False),
 ]
 # VIMCO has no bias either, but its objective is not E[f].
 UNBIASED = [case for case in CASES if case.unbiased and case.name != "vimco"]

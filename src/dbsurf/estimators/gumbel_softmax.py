@@ -54,6 +54,7 @@ class GumbelSoftmax(Estimator):
     """
 
     needs_grad_f = True
+    grad_f_for = "combine"
     unbiased = False
 
     def __init__(

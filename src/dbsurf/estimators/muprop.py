@@ -53,7 +53,7 @@ class MuProp(Estimator):
         networks", ICLR 2016.
     """
 
-    needs_grad_f = False  # at the samples; the gradient at the mean is taken in `prepare`
+    needs_grad_f = True  # at the mean, in `prepare`
 
     def __init__(self, n: int, *, validate: bool = True) -> None:
         super().__init__(n, IID(), validate=validate)

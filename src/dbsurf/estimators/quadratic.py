@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -87,14 +87,15 @@ class QuadraticCV(Estimator):
     costs one more evaluation and follows a moving model at once. a and b are running regressions
     in [0, 1] and [0, 1.2]: where h explains nothing, a goes to 0 and `MDsurf` is left.
 
-    Bias: none. Evaluations of f: n + 1, or n with ``at_mean=False``. Uses the gradient of f where
-    there is one; without it h is fitted to the values of f alone. n >= 2. Bernoulli, and one-hot
-    categorical laws (there over independent samples).
+    Bias: none. Evaluations of f: n + 1, or n without the one at the mean. Needs the gradient of f
+    at the mean; there are two forms that do without. n >= 2. Bernoulli, and one-hot categorical
+    laws (there over independent samples).
 
     Args:
         n: number of samples.
-        at_mean: ask f once more, at the mean. f must be differentiable and take numbers between 0
-            and 1. Turn it off for a black box.
+        uses: what h is made from. ``"mean"``: the gradient of f at the mean, where f must take
+            numbers between 0 and 1, and at the samples. ``"gradient"``: only the one at the
+            samples. ``"values"``: the values of f alone, for a black box.
         rank: number of directions $u_r$.
         rate: learning rate of v, s and u.
         validate: check probabilities and f-values; turn off to save a wait for the device.
@@ -115,12 +116,11 @@ class QuadraticCV(Estimator):
     """
 
     learns = True
-    learns_from_grad_f = True
 
     def __init__(
         self,
         n: int,
-        at_mean: bool = True,
+        uses: Literal["mean", "gradient", "values"] = "mean",
         *,
         rank: int = 64,
         rate: float = 1e-3,
@@ -130,7 +130,11 @@ class QuadraticCV(Estimator):
         checks.sample_count(rank, owner="the rank of QuadraticCV")
         if not rate > 0:
             raise ValueError(f"rate must be a number > 0, got {rate!r}")
-        self.at_mean, self.rank, self.rate = at_mean, rank, rate
+        if uses not in ("mean", "gradient", "values"):
+            raise ValueError(f"uses must be one of mean, gradient, values, got {uses!r}")
+        self.uses, self.rank, self.rate = uses, rank, rate
+        self.needs_grad_f = uses == "mean"
+        self.grad_f_for = "nothing" if uses == "values" else "learn"
         self.trust = RunningRatio(1.0)
         self.pull = RunningRatio(1.2)
         self.variance = RunningRatio(torch.inf)  # of f within a batch element
@@ -139,7 +143,7 @@ class QuadraticCV(Estimator):
     @property
     def evaluations(self) -> int:
         assert self.n is not None
-        return self.n + 1 if self.at_mean else self.n
+        return self.n + 1 if self.uses == "mean" else self.n
 
     @property
     def distributions(self) -> str:
@@ -164,6 +168,11 @@ class QuadraticCV(Estimator):
         features = _features(context, law)
         size, count = probs.shape[-1], 0 if features is None else features.shape[-1]
         if self.network is None:
+            if torch._C._are_functorch_transforms_active():
+                raise ValueError(
+                    "QuadraticCV must be called once before it is used under torch.func, got its "
+                    "first call: there its state is made"
+                )
             self._build(probs, count)
         assert self.network is not None
         if (self.network.sizes[0], self.network.features) != (size, count):
@@ -174,7 +183,7 @@ class QuadraticCV(Estimator):
         coefficients = self.network.coefficients(features, probs)
         scale = self.variance().sqrt().to(probs.dtype)
         at_mean = torch.zeros_like(probs)
-        if self.at_mean:
+        if self.uses == "mean":
             gradient = _gradient_at_mean(law, f)
             # f is only ever asked at 0 and 1: the slope that counts is the one in the middle.
             at_mean = gradient - scale * coefficients.curvature * (probs - 0.5)
@@ -269,7 +278,7 @@ class QuadraticCV(Estimator):
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, at_mean={self.at_mean}, rank={self.rank}"
+        return f"{super().extra_repr()}, uses={self.uses!r}, rank={self.rank}"
 
 
 class _Network(nn.Module):
@@ -364,7 +373,7 @@ class _OneHotPairs:
         self.classes = classes
 
     def _split(self, tensor: Tensor) -> Tensor:
-        return tensor.unflatten(-1, (-1, self.classes))  # (..., coordinates, classes)
+        return tensor.reshape(*tensor.shape[:-1], -1, self.classes)  # (..., coordinates, classes)
 
     def _products(self, vectors: Tensor, u: Tensor) -> Tensor:
         split_u = u.unflatten(0, (-1, self.classes))
@@ -431,7 +440,7 @@ def _gradient_at_mean(law: Coordinates, f: Objective) -> Tensor:
     _, gradient = f.with_gradient(law.probs.to(law.dtype).unsqueeze(0))
     if gradient is None:
         raise ValueError(
-            "f must be differentiable in x for QuadraticCV with at_mean=True, got values without "
-            "a gradient; use at_mean=False"
+            "f must be differentiable in x for QuadraticCV, got values without a gradient; "
+            'use QuadraticCV(n, "values")'
         )
     return _flat(gradient[0].to(law.probs.dtype), law)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from dbsurf.distributions import ByLogits, Combination, Coordinates
 from dbsurf.estimators.base import Draw, Estimator
 from dbsurf.estimators.fitting import Fitter, RunningRatio
-from dbsurf.estimators.objective import Objective
+from dbsurf.estimators.objective import Objective, transformed
 from dbsurf.estimators.relaxation import (
     check_relaxable,
     check_single,
@@ -24,6 +24,9 @@ from dbsurf.estimators.relaxation import (
 from dbsurf.samplers.iid import IID
 
 HIDDEN = 50  # width of the network that RELAX makes for itself
+
+# Values and gradients of a function at relaxed samples.
+SlopesOf = Callable[[Callable[[Tensor], Tensor], Tensor], tuple[Tensor, Tensor]]
 
 
 class Noise(NamedTuple):
@@ -120,6 +123,7 @@ class REBAR(_Relaxing):
         estimates for discrete latent variable models", NeurIPS 2017.
     """
 
+    needs_grad_f = True  # at the relaxed samples, in `probe`
     learns = True
 
     def __init__(
@@ -264,6 +268,11 @@ class RELAX(_Relaxing):
         """The size of f, which is the unit of the surrogate."""
         assert isinstance(law, ByLogits)
         if self.surrogate is None:
+            if torch._C._are_functorch_transforms_active():
+                raise ValueError(
+                    "RELAX must be called once before it is used under torch.func, got its first "
+                    "call: there its state is made"
+                )
             self._build(_size(law), 0 if context is None else context.shape[-1], law.device)
         return self.power().sqrt() if self.own else torch.ones_like(self.power.energy)
 
@@ -272,24 +281,33 @@ class RELAX(_Relaxing):
         law = draw.law
         assert isinstance(law, ByLogits)
         assert self.surrogate is not None
+        parameters: dict[str, Tensor] = dict(self.surrogate.named_parameters())
+        if transformed():
+            return self._control(draw, parameters, draw.noise, _slopes_under_transforms)[0]
         learning = self.learns and self.training and not torch.is_inference_mode_enabled()
         with torch.inference_mode(False), torch.enable_grad():
             leaves = {
-                name: p.detach().clone().requires_grad_(learning)
-                for name, p in self.surrogate.named_parameters()
+                name: p.detach().clone().requires_grad_(learning) for name, p in parameters.items()
             }
             noise = Noise(*(tensor.clone() for tensor in draw.noise))
-            points = tuple(squash(law, z).requires_grad_() for z in noise[:2])
-            values = [self._values(point, leaves, draw) for point in points]
-            slopes = [
-                torch.autograd.grad(value.sum(), point, create_graph=learning)[0]
-                for value, point in zip(values, points, strict=True)
-            ]
-            n = draw.f_values.shape[0]
-            weights = (draw.f_values - values[1].to(draw.f_values.dtype)) / n
-            offset = difference(law, noise, (points[0], points[1]), (slopes[0], slopes[1]))
-        plain = Combination(weights.detach(), offset=offset.detach())
-        return plain._replace(memo=(leaves, weights, offset)) if learning else plain
+            plain, graph = self._control(draw, leaves, noise, _slopes(create_graph=learning))
+        return plain._replace(memo=(leaves, *graph)) if learning else plain
+
+    def _control(
+        self, draw: Draw, leaves: dict[str, Tensor], noise: Noise, slopes_of: SlopesOf
+    ) -> tuple[Combination, tuple[Tensor, Tensor]]:
+        """The estimate, and its weights and offset with their graph."""
+        law = draw.law
+        assert isinstance(law, ByLogits)
+        points = [squash(law, z) for z in noise[:2]]
+        values, slopes = [], []
+        for point in points:
+            value, slope = slopes_of(lambda x: self._values(x, leaves, draw), point)
+            values.append(value)
+            slopes.append(slope)
+        weights = (draw.f_values - values[1].to(draw.f_values.dtype)) / draw.f_values.shape[0]
+        offset = difference(law, noise, (points[0], points[1]), (slopes[0], slopes[1]))
+        return Combination(weights.detach(), offset=offset.detach()), (weights, offset)
 
     def learn(self, draw: Draw, combination: Combination) -> None:
         """One step on the mean over the batch of the squared length of the estimate."""
@@ -346,6 +364,24 @@ class RELAX(_Relaxing):
             features = int(state_dict[f"{prefix}surrogate.features"])
             self._build(weight.shape[1] - features, features, self.power.energy.device)
         super()._load_from_state_dict(state_dict, prefix, *rest)
+
+
+def _slopes(*, create_graph: bool) -> SlopesOf:
+    def slopes_of(function: Callable[[Tensor], Tensor], points: Tensor) -> tuple[Tensor, Tensor]:
+        points = points.detach().requires_grad_()
+        values = function(points)
+        (slopes,) = torch.autograd.grad(values.sum(), points, create_graph=create_graph)
+        return values, slopes
+
+    return slopes_of
+
+
+def _slopes_under_transforms(
+    function: Callable[[Tensor], Tensor], points: Tensor
+) -> tuple[Tensor, Tensor]:
+    values, pull, *_ = torch.func.vjp(function, points)
+    (slopes,) = pull(torch.ones_like(values))
+    return values, slopes
 
 
 def _size(law: ByLogits) -> int:

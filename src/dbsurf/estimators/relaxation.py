@@ -115,4 +115,4 @@ def event_sum(tensor: Tensor, batch_dims: int) -> Tensor:
 
 def _inside(uniforms: Tensor) -> Tensor:
     """Uniform numbers without 0, whose logarithm is infinite; 1 is never among them."""
-    return uniforms.clamp_(min=torch.finfo(uniforms.dtype).eps / 4)
+    return uniforms.clamp(min=torch.finfo(uniforms.dtype).eps / 4)

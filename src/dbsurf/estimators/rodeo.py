@@ -11,7 +11,7 @@ from dbsurf.distributions import Bits, Combination, Coordinates
 from dbsurf.estimators.base import Draw, Estimator
 from dbsurf.estimators.fitting import Fitter
 from dbsurf.estimators.leave_one_out import leave_one_out
-from dbsurf.estimators.objective import Objective
+from dbsurf.estimators.objective import Objective, transformed
 from dbsurf.samplers.iid import IID
 
 HIDDEN = 100  # width of the network
@@ -78,6 +78,7 @@ class RODEO(Estimator):
     """
 
     needs_grad_f = True
+    grad_f_for = "combine"
     bernoulli_only = True
     learns = True
 
@@ -115,7 +116,7 @@ class RODEO(Estimator):
         probs = _flat(law.probs, law)  # (batch, d)
         samples, grad_f = (_flat(t.to(probs.dtype), law, 1) for t in (draw.samples, grad_f))
         f_values = draw.f_values.to(probs.dtype).reshape(samples.shape[:2])  # (n, batch)
-        learning = self.training and not torch.is_inference_mode_enabled()
+        learning = self.training and not (transformed() or torch.is_inference_mode_enabled())
         if learning:
             surrogate = Surrogate(*(p.detach().requires_grad_() for p in surrogate))
         with torch.set_grad_enabled(learning):

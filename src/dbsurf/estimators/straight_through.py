@@ -40,6 +40,7 @@ class StraightThrough(Estimator):
     """
 
     needs_grad_f = True
+    grad_f_for = "combine"
     unbiased = False
 
     def __init__(self, n: int, *, validate: bool = True) -> None:
