@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from concurrent.futures import Executor, Future
 from pathlib import Path
 
+from dbsurf.runs.folder import read_summary
 from dbsurf.runs.metrics import read_metrics
 
 TINY = [
@@ -34,7 +34,8 @@ def words(data: Path, out: Path, *grid: str) -> list[str]:
 
 def outcome(folder: Path) -> tuple[dict[str, object], list[dict[str, object]]]:
     """Summary and metrics of a finished run, without its times."""
-    summary = json.loads((folder / "summary.json").read_text())
+    summary = read_summary(folder)
+    assert summary is not None
     rows = [{k: v for k, v in row.items() if k != "seconds"} for row in read_metrics(folder)]
     return {name: value for name, value in summary.items() if name != "seconds"}, rows
 

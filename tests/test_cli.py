@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import shutil
 import subprocess
@@ -11,10 +10,11 @@ import sys
 import pytest
 
 import dbsurf
-from dbsurf import cli
+from dbsurf.commands import main as cli
+from dbsurf.commands import parsing
 
 ESCAPE = "\x1b["
-COMMANDS = list(cli.COMMANDS)
+COMMANDS = parsing.names()
 
 
 def test_version(capsys):
@@ -52,10 +52,9 @@ def test_help_of_a_command_fits_the_terminal(name, columns, capsys, monkeypatch)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_a_short_summary(name):
     """The first paragraph of a command's docstring is its entry in the help of all commands."""
-    options = importlib.import_module(cli.COMMANDS[name]).Options
-    summary = (options.__doc__ or "").split("\n\n")[0]
-    assert 10 < len(summary) <= 100
-    assert summary.endswith(".")
+    for command in parsing.commands(name):
+        assert 10 < len(command.summary) <= 100
+        assert command.summary.endswith(".")
 
 
 @pytest.mark.parametrize(
@@ -81,14 +80,14 @@ def test_interrupt_and_debug(monkeypatch, capsys):
     def interrupted(options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dbsurf.catalogue.run", interrupted)
+    monkeypatch.setattr("dbsurf.commands.estimators.run", interrupted)
     assert cli.main(["estimators"]) == 130
     assert capsys.readouterr().err == "dbsurf: interrupted\n"
 
     def failing(options):
         raise ValueError("one line")
 
-    monkeypatch.setattr("dbsurf.catalogue.run", failing)
+    monkeypatch.setattr("dbsurf.commands.estimators.run", failing)
     assert cli.main(["estimators"]) == 2
     assert capsys.readouterr().err == "dbsurf: error: one line\n"
     with pytest.raises(ValueError, match="one line"):
@@ -139,7 +138,7 @@ def test_a_reader_that_leaves_is_no_error():
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
-        [sys.executable, "-m", "dbsurf.cli", "--version"],
+        [sys.executable, "-m", "dbsurf.commands.main", "--version"],
         stdout=writer,
         stderr=subprocess.PIPE,
         text=True,

@@ -16,7 +16,7 @@ import dbsurf
 import oracles
 from cases import CASES
 from conftest import assert_mean
-from dbsurf.estimators import relaxation, rodeo
+from dbsurf.estimators import relax, relaxation, rodeo
 from oracles import all_samples
 
 f64 = torch.float64
@@ -381,9 +381,13 @@ def test_relaxed_control_variates_are_unbiased_by_quadrature(name, point, monkey
     states, mass = dbsurf.distributions.coordinates(bits(logits)).states()
     count = weights.numel() // states.shape[0]
     samples = states.repeat_interleave(count, 0)
-    estimator.eval()
-    estimator.draw_samples = lambda law, generator: samples[None]
-    gradient = estimator.estimate(f, bits(logits.expand(samples.shape[0], d))).grad
+    law = bits(logits.expand(samples.shape[0], d))
+    bound, slope = relaxation.noisy_logits_given(
+        dbsurf.distributions.coordinates(law), samples[None], None
+    )
+    noise = relax.Noise(bound, bound, slope)
+    estimator.eval().draw_with_noise = lambda law, generator: (samples[None], noise)
+    gradient = estimator.estimate(f, law).grad
     total = weights * mass.repeat_interleave(count)
     assert total.sum().item() == pytest.approx(1, abs=1e-9)
     expected = (total.unsqueeze(-1) * gradient).sum(0)
@@ -583,6 +587,29 @@ def test_unordered_sets_with_states_that_cannot_occur():
 # --- local expectations ---------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("build", [dbsurf.LocalExpectation, dbsurf.IndeCateR])
+@pytest.mark.parametrize("backward", [False, True], ids=["estimate", "backward"])
+@pytest.mark.parametrize("n", [1, 2])
+def test_local_expectations_are_unbiased_exactly(build, backward, n):
+    """Each coordinate's part has pivots of its own, or shares them: its mean is the same."""
+    point = (0.35, 0.8, 1e-3)
+    pivots, chance = all_samples(n, [oracles.independent(p, n) for p in point])
+    at = torch.logit(torch.tensor(point, dtype=f64))
+    estimator = build(n)
+    estimator.draw_pivots = lambda law, generator: pivots
+    logits = at.expand(len(chance), 3).clone().requires_grad_()
+    if backward:
+        value = estimator(f, bits(logits))
+        value.sum().backward()
+        gradient = logits.grad
+    else:
+        estimate = estimator.estimate(f, bits(logits))
+        gradient, value = estimate.grad, estimate.value
+    truth = dbsurf.exact(f, bits(at))
+    assert ((chance.unsqueeze(-1) * gradient).sum(0) - truth.grad).abs().max() < 1e-12
+    assert (chance * value).sum().item() == pytest.approx(truth.value.item(), abs=1e-12)
+
+
 def test_local_expectations_are_the_formula_written_out():
     logits = torch.randn(3, 2, 4, dtype=f64)
     table = torch.randn(4, 4, dtype=f64)
@@ -705,7 +732,7 @@ def test_vimco_is_unbiased_exactly_for_its_own_objective(n, mean):
     batch = logits.expand(3**n, 3).clone().requires_grad_()
     dist = Categorical(logits=batch)
     estimator = dbsurf.VIMCO(n, mean)
-    estimator.draw_samples = lambda law, generator: tuples
+    estimator.draw_with_noise = lambda law, generator: (tuples, None)
     bound = estimator(lambda x: weight.log()[x] - dist.log_prob(x), dist)
     assert (chance.detach() * bound.detach()).sum().item() == pytest.approx(objective.item())
     (chance.detach() * bound).sum().backward()

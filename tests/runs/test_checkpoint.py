@@ -8,7 +8,7 @@ import os
 import pytest
 import torch
 
-from dbsurf.runs import folder as run_folder
+from dbsurf import files
 from dbsurf.runs.checkpoint import (
     NEWEST,
     PREVIOUS,
@@ -67,7 +67,9 @@ def test_one_flipped_bit_in_the_tensors_is_noticed(saved, capsys):
 def test_nothing_whole_is_an_error(saved):
     for name in (NEWEST, PREVIOUS):
         (saved / name).write_bytes(b"garbage")
-    with pytest.raises(ValueError, match=f"no checkpoint in .* {NEWEST}, {PREVIOUS} damaged"):
+    with pytest.raises(
+        ValueError, match=f"no checkpoint in .*{NEWEST} is damaged.*{PREVIOUS} is damaged"
+    ):
         load_checkpoint(saved, CONFIG)
 
 
@@ -88,8 +90,8 @@ def test_full_disk_leaves_what_was_saved(saved, monkeypatch):
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(run_folder.os, "fsync", full)
-    with pytest.raises(OSError, match="No space left on device"):
+    monkeypatch.setattr(files.os, "fsync", full)
+    with pytest.raises(OSError, match="No space left on device: '.*checkpoint.pt.new'"):
         save_checkpoint(saved, CONFIG, state(3))
     monkeypatch.undo()
     assert load_checkpoint(saved, CONFIG)["step"] == 2
@@ -115,5 +117,5 @@ def test_code_in_a_checkpoint_is_not_run(tmp_path):
 
 def test_a_file_of_something_else_is_no_checkpoint(tmp_path):
     torch.save([1, 2], tmp_path / NEWEST)
-    with pytest.raises(ValueError, match="is no checkpoint of a run"):
+    with pytest.raises(ValueError, match="is not a checkpoint of a run"):
         read_checkpoint(tmp_path / NEWEST)

@@ -12,9 +12,10 @@ import pytest
 from rich.console import Console
 
 from blobs import blobs
-from dbsurf.cli import main
+from dbsurf.commands.main import main
 from dbsurf.experiments.vae.training import Trainer
 from dbsurf.runs.checkpoint import NEWEST, read_checkpoint
+from dbsurf.runs.folder import write_summary
 from dbsurf.sweep import carry_out, command, supervise
 from dbsurf.sweep.board import Board
 from dbsurf.sweep.display import Display, picture, span
@@ -173,7 +174,7 @@ def test_the_live_table_fits_the_terminal(tmp_path):
     board = Board(runs, "mark")
     for run in runs[:7]:
         run.folder.mkdir(parents=True)
-        (run.folder / "summary.json").write_text('{"train_negative_elbo": 99.5}')
+        write_summary(run.folder, {"configuration": {}, "train_negative_elbo": 99.5})
         board.set(run, "done")
     board.set(runs[7], "failed", "no reason")
     board.set(runs[20], "elsewhere")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from blobs import blobs
-from dbsurf.cli import main
+from dbsurf.commands.main import main
 from dbsurf.runs.checkpoint import NEWEST, read_checkpoint
 from dbsurf.sweep import command
 from dbsurf.sweep.cluster import DaskPool
@@ -89,6 +90,37 @@ def test_a_run_on_a_worker_that_is_killed_goes_on_on_the_other(data, tmp_path, s
         patch.setattr(command, "engine", lambda *_: Inline())
         assert main([str(tmp_path / "whole") if w == str(out) else w for w in line]) == 0
     assert outcomes(out) == outcomes(tmp_path / "whole")
+
+
+def test_the_schedulers_death_ends_in_one_line_with_the_command(data, tmp_path, started, capsys):
+    import dask
+
+    file = tmp_path / "scheduler.json"
+    place = ["--scheduler-file", str(file), "--no-dashboard", "--host", "127.0.0.1"]
+    scheduler = started("scheduler", *place, "--port", "0")
+    until(lambda: file.exists() and file.read_text())
+    started("worker", *place, "--nthreads", "1", "--no-nanny")
+    address = json.loads(file.read_text())["address"]
+    out = tmp_path / "out"
+
+    def kill() -> None:
+        until(lambda: list(out.glob("*/checkpoint.pt")))
+        scheduler.kill()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    line = [*words(data, out, "steps=100000"), "--engine", "dask", "--scheduler", address]
+    with dask.config.set({"distributed.comm.timeouts.connect": "1s"}):
+        assert main(line) == 2
+    killer.join(PATIENCE)
+    error = capsys.readouterr().err
+    assert "Traceback" not in error
+    told, command = error.splitlines()[-1].split("; go on with: ")
+    gone = f"dbsurf: error: the Dask scheduler at {address} is gone"
+    assert told == f"{gone}; 0 of 1 runs are done"
+    assert shlex.split(command)[:3] == ["dbsurf", "sweep", "vae"]
+    (run,) = out.glob("*/checkpoint.pt")
+    assert read_checkpoint(run)["state"]["trainer"]["steps"] > 0
 
 
 def test_a_cluster_of_its_own_is_left_with_everything_saved(data, tmp_path):

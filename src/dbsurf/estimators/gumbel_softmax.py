@@ -95,9 +95,6 @@ class GumbelSoftmax(Estimator):
         rounded = (z > 0).to(law.dtype) if isinstance(law, Bits) else law.decode(z.argmax(-1), None)
         return rounded, z
 
-    def draw_samples(self, law: Coordinates, generator: torch.Generator | None) -> Any:
-        return self.draw_with_noise(law, generator)[0]
-
     def combine(self, draw: Draw) -> Combination:
         law, grad_f = draw.law, draw.grad_f
         assert isinstance(law, ByLogits)

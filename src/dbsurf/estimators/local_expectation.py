@@ -58,12 +58,17 @@ class LocalExpectation(Estimator):
         super().check_law(law)
         check_single(law, self)
 
+    def draw_pivots(self, law: Coordinates, generator: torch.Generator | None) -> Tensor:
+        """The samples whose coordinates are then set to all their values, one at a time."""
+        samples: Tensor = super().draw_with_noise(law, generator)[0]
+        return samples
+
     def draw_with_noise(
         self, law: Coordinates, generator: torch.Generator | None
     ) -> tuple[Tensor, Tensor]:
         """All points at which f is asked, and where among them each coordinate's values are."""
         assert isinstance(law, ByLogits)
-        index = law.encode(self.draw_samples(law, generator))  # (n, *coords)
+        index = law.encode(self.draw_pivots(law, generator))  # (n, *coords)
         batch, n, values = law.batch_shape, index.shape[0], law.table().shape[-1]
         size = index.shape[1 + len(batch) :].numel()
         flat = index.reshape(n, *batch, size)
@@ -150,7 +155,7 @@ class IndeCateR(LocalExpectation):
         batch_dims = len(law.batch_shape)
         coords = law.probs.shape if isinstance(law, Bits) else law.probs.shape[:-1]
         size, values = coords[batch_dims:].numel(), law.table().shape[-1]
-        drawn = [self.draw_samples(law, generator) for _ in range(size)]
+        drawn = [self.draw_pivots(law, generator) for _ in range(size)]
         index = torch.stack([law.encode(samples) for samples in drawn])  # (d, n, *coords)
         flat = index.reshape(*index.shape[: 2 + batch_dims], size)
         n = flat.shape[1]

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from dbsurf.distributions import ByLogits, Combination, Coordinates
+from dbsurf.distributions.base import transformed
 from dbsurf.estimators.base import Draw, Estimator
 from dbsurf.estimators.fitting import Fitter, RunningRatio
-from dbsurf.estimators.objective import Objective, transformed
+from dbsurf.estimators.objective import Objective
 from dbsurf.estimators.relaxation import (
     check_relaxable,
     check_single,
@@ -60,7 +61,7 @@ class _Relaxing(Estimator):
         self, law: Coordinates, generator: torch.Generator | None
     ) -> tuple[Any, Noise]:
         assert isinstance(law, ByLogits)
-        samples = self.draw_samples(law, generator)
+        samples, _ = super().draw_with_noise(law, generator)
         free, _ = noisy_logits_given(law, samples, generator)
         return samples, Noise(free, *noisy_logits_given(law, samples, generator))
 

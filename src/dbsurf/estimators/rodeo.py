@@ -8,10 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from dbsurf.distributions import Bits, Combination, Coordinates
+from dbsurf.distributions.base import transformed
 from dbsurf.estimators.base import Draw, Estimator
 from dbsurf.estimators.fitting import Fitter
 from dbsurf.estimators.leave_one_out import leave_one_out
-from dbsurf.estimators.objective import Objective, transformed
+from dbsurf.estimators.objective import Objective
 from dbsurf.samplers.iid import IID
 
 HIDDEN = 100  # width of the network

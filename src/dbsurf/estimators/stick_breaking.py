@@ -63,12 +63,14 @@ class StickBreaking(Estimator):
         super().check_law(law)
         check_single(law, self)
 
-    def draw_samples(self, law: Coordinates, generator: torch.Generator | None) -> Tensor:
+    def draw_with_noise(
+        self, law: Coordinates, generator: torch.Generator | None
+    ) -> tuple[Tensor, None]:
         assert self.n is not None
         accept, _ = sticks(law.table())
         accepted = self.sampler.binary(accept, self.n, generator)  # (n, *coords, m-1)
         passed = (accepted != 0).cumsum(-1) == 0
-        return law.decode(passed.sum(-1), generator)
+        return law.decode(passed.sum(-1), generator), None
 
     def combine(self, draw: Draw) -> Combination:
         law = draw.law

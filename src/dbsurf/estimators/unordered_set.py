@@ -93,9 +93,6 @@ class UnorderedSet(Estimator):
 
         return each(choose, states), _without(mass, index)
 
-    def draw_samples(self, law: Coordinates, generator: torch.Generator | None) -> Any:
-        return self.draw_with_noise(law, generator)[0]
-
     def average(self, f_values: Tensor, draw: Draw) -> Tensor:
         return (self._shares(draw)[0].to(f_values.dtype) * f_values).sum(0)
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import io
-import pickle
 import sys
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from dbsurf.runs.folder import write_atomically
+from dbsurf.files import write_atomically
 
 NEWEST, PREVIOUS = "checkpoint.pt", "checkpoint.previous.pt"
 
@@ -27,52 +27,127 @@ def save_checkpoint(folder: Path, config: Mapping[str, Any], state: Mapping[str,
     torch.save({"config": dict(config), "state": dict(state)}, buffer)
     fresh = folder / f"{NEWEST}.new"
     write_atomically(fresh, buffer.getvalue())
+    _rename(fresh, folder)
+
+
+def load_checkpoint(
+    folder: Path,
+    config: Mapping[str, Any],
+    accept: Callable[[dict[str, Any]], None] = lambda state: None,
+) -> dict[str, Any] | None:
+    """The newest checkpoint that is sound, or None if there has never been one.
+
+    Args:
+        folder: the run folder.
+        config: what the checkpoint must have been made with.
+        accept: takes the state over, or raises if the state is not one of this run; then the
+            checkpoint before it is tried. It must set everything anew each time.
+
+    Raises:
+        ValueError: if it was made with another configuration, or none can be used.
+    """
+    refused = []
+    for path in [folder / f"{NEWEST}.new", folder / NEWEST, folder / PREVIOUS]:
+        try:
+            content = read_checkpoint(path)
+            refuse_other_config(content["config"], config, path)
+            state: dict[str, Any] = content["state"]
+            check_content(state, path, accept)
+        except FileNotFoundError:
+            continue
+        except Unusable as error:
+            refused.append(error)
+            continue
+        for reason in refused:
+            print(f"dbsurf: {reason}; the one before it is used", file=sys.stderr)
+        return state
+    if refused:
+        reasons = "; ".join(map(str, refused))
+        raise ValueError(
+            f"no checkpoint in {folder} can be used: {reasons}; without these files the run "
+            "starts again"
+        )
+    return None
+
+
+class OtherConfiguration(ValueError):
+    """The folder holds another run."""
+
+
+class Unusable(ValueError):
+    """A checkpoint that is damaged, or whose content is not what a run saves."""
+
+
+def check_content(
+    state: dict[str, Any], path: Path, accept: Callable[[dict[str, Any]], None]
+) -> None:
+    """Let ``accept`` take ``state`` over, and make one line of what is wrong with it."""
+    bad = next(_nan_tensors(state), None)
+    if bad is not None:
+        raise Unusable(f"{path} cannot be used: {bad} holds NaN")
+    try:
+        accept(state)
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RuntimeError) as error:
+        # Whatever a foreign content makes of loading it: torch alone raises five kinds.
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else "no reason given"
+        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+        raise Unusable(f"{path} cannot be used: {kind}{reason}") from error
+
+
+def _nan_tensors(content: Any, name: str = "") -> Iterator[str]:
+    """Names of the tensors in nested dictionaries and lists that hold NaN."""
+    if isinstance(content, Tensor):
+        if content.is_floating_point() and bool(content.isnan().any()):
+            yield name
+    elif isinstance(content, Mapping):
+        for key, value in content.items():
+            yield from _nan_tensors(value, f"{name}.{key}" if name else str(key))
+    elif isinstance(content, (list, tuple)):
+        for place, value in enumerate(content):
+            yield from _nan_tensors(value, f"{name}[{place}]")
+
+
+def tidy_checkpoints(folder: Path) -> None:
+    """Give a checkpoint its name that a killed run had written but not yet renamed."""
+    fresh = folder / f"{NEWEST}.new"
+    if not fresh.exists():
+        return
+    try:
+        read_checkpoint(fresh)
+    except Unusable:
+        fresh.unlink()
+        return
+    _rename(fresh, folder)
+
+
+def _rename(fresh: Path, folder: Path) -> None:
     newest = folder / NEWEST
     if newest.exists():
         newest.replace(folder / PREVIOUS)
     fresh.replace(newest)
 
 
-def load_checkpoint(folder: Path, config: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The newest checkpoint that is whole, or None if there has never been one.
-
-    Args:
-        folder: the run folder.
-        config: what the checkpoint must have been made with.
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """Configuration and state in one file, its checksums verified.
 
     Raises:
-        ValueError: if it was made with another configuration, or none can be read.
+        Unusable: if the file is damaged or not a checkpoint.
     """
-    candidates = [folder / f"{NEWEST}.new", folder / NEWEST, folder / PREVIOUS]
-    damaged = []
-    for path in [path for path in candidates if path.exists()]:
-        try:
-            content = read_checkpoint(path)
-        except ValueError as error:
-            damaged.append(path.name)
-            print(f"dbsurf: {error}; trying the one before it", file=sys.stderr)
-            continue
-        refuse_other_config(content["config"], config, path)
-        state: dict[str, Any] = content["state"]
-        return state
-    if damaged:
-        raise ValueError(f"no checkpoint in {folder} can be read: {', '.join(damaged)} damaged")
-    return None
-
-
-def read_checkpoint(path: Path) -> dict[str, Any]:
-    """Configuration and state in one file, its checksums verified."""
     try:
         with zipfile.ZipFile(path) as archive:
             broken = archive.testzip()  # torch.load itself does not look at the checksums
         if broken is not None:
             raise zipfile.BadZipFile(f"wrong checksum of {broken}")
         content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    except (zipfile.BadZipFile, EOFError, RuntimeError, pickle.UnpicklingError) as error:
+    except OSError:
+        raise
+    except Exception as error:  # damage makes these readers raise all kinds of errors
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(f"{path} is damaged ({reason})") from error
+        raise Unusable(f"{path} is damaged ({reason})") from error
     if not isinstance(content, dict) or not {"config", "state"} <= content.keys():
-        raise ValueError(f"{path} is no checkpoint of a run")
+        raise Unusable(f"{path} is not a checkpoint of a run")
+    if not isinstance(content["config"], dict) or not isinstance(content["state"], dict):
+        raise Unusable(f"{path} is not a checkpoint of a run")
     return content
 
 
@@ -86,4 +161,4 @@ def refuse_other_config(
         if found.get(name) != wanted.get(name)
     ]
     if differing:
-        raise ValueError(f"{place} is of another configuration: {', '.join(differing)}")
+        raise OtherConfiguration(f"{place} is of another configuration: {', '.join(differing)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -18,22 +19,23 @@ class Events:
     """
 
     def __init__(self, folder: Path, step: int, *, enabled: bool = True) -> None:
-        self._writer = None
+        self._writer, self._place = None, folder / "tensorboard"
         if enabled:
             from torch.utils.tensorboard import SummaryWriter
 
-            self._writer = SummaryWriter(
-                str(folder / "tensorboard"), purge_step=step + 1 if step else None
-            )
+            self._writer = SummaryWriter(str(self._place), purge_step=step + 1 if step else None)
 
     def add(self, row: Row) -> None:
         """One point for every number of a row of the metrics, at its step."""
         if self._writer is not None:
             step = row["step"]
-            for name, value in row.items():
-                if name != "step" and value is not None:
-                    self._writer.add_scalar(name, value, step)
-            self._writer.flush()
+            try:
+                for name, value in row.items():
+                    if name != "step" and value is not None:
+                        self._writer.add_scalar(name, value, step)
+                self._writer.flush()
+            except OSError as error:  # from TensorBoard's own thread, without a name
+                raise OSError(error.errno, error.strerror, str(self._place)) from error
 
     def __enter__(self) -> Events:
         return self
@@ -45,4 +47,5 @@ class Events:
         trace: TracebackType | None,
     ) -> None:
         if self._writer is not None:
-            self._writer.close()
+            with suppress(OSError):  # what the run came to is decided by its own files
+                self._writer.close()

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import glob
+import hashlib
 import json
-import os
+import math
 import platform
-import secrets
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,31 +20,47 @@ import numpy as np
 import torch
 
 import dbsurf
+from dbsurf.files import read_json, write_atomically, write_json
+from dbsurf.runs.lock import exclusive, in_use
+
+__all__ = ["write_atomically", "write_json"]  # from their former home
 
 CONFIG, SUMMARY = "config.json", "summary.json"
+UNFINISHED = ".unfinished"  # end of the name of a folder that is being written
 
 
 @contextmanager
 def fresh_folder(out: Path, command: str) -> Iterator[Path]:
     """A new folder that takes the name ``out`` only once everything in it is there.
 
-    An earlier run of the same command is replaced; anything else of that name is left alone.
+    An earlier run of the same command is replaced; anything else of that name is left alone. What
+    a killed run left beside ``out`` is removed.
     """
     if out.exists() and not _replaceable(out, command):
         raise ValueError(f"--out {out} exists and is not a folder of an earlier {command} run")
     made = [parent for parent in out.parents if not parent.exists()]  # the deepest first
     out.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
+    lock = out.parent / f".{out.name}.lock"
     try:
-        yield folder
-        if out.exists():
-            shutil.rmtree(out)
-        folder.rename(out)
-        out.chmod(0o755)
+        with exclusive(lock, remove=True) as mine:
+            if not mine:
+                raise in_use(out, lock)
+            for left in out.parent.glob(f".{glob.escape(out.name)}.*{UNFINISHED}"):
+                shutil.rmtree(left, ignore_errors=True)
+            name = tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}.", suffix=UNFINISHED)
+            folder = Path(name)
+            try:
+                yield folder
+                if out.exists():
+                    shutil.rmtree(out)
+                folder.rename(out)
+                out.chmod(0o755)
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)  # nothing is there if all went well
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
         for parent in made:
-            parent.rmdir()
+            with suppress(OSError):  # another process may have put something there
+                parent.rmdir()
         raise
 
 
@@ -54,31 +71,80 @@ def _replaceable(out: Path, command: str) -> bool:
     config = out / CONFIG
     if not config.is_file():
         return not any(out.iterdir())
-    return bool(json.loads(config.read_text()).get("command") == command)
+    return bool(read_json(config).get("command") == command)
 
 
-def write_atomically(path: Path, content: bytes | str) -> None:
-    """Replace ``path`` by ``content`` in one step: a reader sees the old file or the new one.
+def write_summary(folder: Path, summary: Mapping[str, Any]) -> None:
+    """Declare a run finished: write ``summary.json``, with checksums of itself and of the tables.
 
-    The content reaches the disk before the name does, so that a full disk or a killed process
-    leaves the old file as it was.
+    Raises:
+        ValueError: if a result is not finite. Such a run has failed, and nothing is written.
     """
-    data = content.encode() if isinstance(content, str) else content
-    temporary = path.parent / f".{path.name}.{secrets.token_hex(6)}"
-    try:
-        with temporary.open("xb") as file:  # as readable as any other new file of the user
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    bad = next(_not_finite(summary), None)
+    if bad is not None:
+        raise ValueError(f"the results of {folder} are not finite: {bad}")
+    tables = sorted(folder.glob("*.csv"))
+    content = {**summary, "files": {path.name: _sha256(path.read_bytes()) for path in tables}}
+    write_json(folder / SUMMARY, {"sha256": _json_sha256(content), **content})
 
 
-def write_json(path: Path, content: Any) -> None:
-    """Write ``content`` as indented JSON, atomically."""
-    write_atomically(path, json.dumps(content, indent=2, sort_keys=False) + "\n")
+def read_summary(folder: Path) -> dict[str, Any] | None:
+    """The results of a finished run; None if the run is not finished.
+
+    Raises:
+        ValueError: naming the file, if the summary or a table of the run was changed or damaged.
+    """
+    path = folder / SUMMARY
+    if not path.exists():
+        return None
+    summary = verified(folder, read_json(path))
+    if not isinstance(summary.get("configuration"), dict):
+        raise ValueError(f"{path} is damaged: it has no configuration")
+    bad = next(_not_finite(summary), None)
+    if bad is not None:
+        raise ValueError(f"{path} is not of a run that ended well: {bad}")
+    return summary
+
+
+def verified(folder: Path, summary: dict[str, Any]) -> dict[str, Any]:
+    """The content of ``summary.json`` without its checksums, which must be right.
+
+    Folders that were written before there were checksums begin with the experiment's name; they
+    are taken as they are.
+    """
+    first = next(iter(summary), "")
+    if first == "experiment":
+        return summary
+    content = {name: value for name, value in summary.items() if name != "sha256"}
+    if first != "sha256" or summary["sha256"] != _json_sha256(content):
+        raise ValueError(f"{folder / SUMMARY} is damaged: it does not match its checksum")
+    for name, wanted in content.pop("files").items():
+        table = folder / name
+        if not table.is_file() or _sha256(table.read_bytes()) != wanted:
+            raise ValueError(f"{table} is damaged: it is not the file that the run wrote")
+    return content
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _json_sha256(content: Mapping[str, Any]) -> str:
+    """Checksum of a JSON object, whatever its layout in the file."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return _sha256(text.encode())
+
+
+def _not_finite(content: Any, name: str = "") -> Iterator[str]:
+    """Every number in nested lists and dictionaries that is NaN or infinite, as NAME is VALUE."""
+    if isinstance(content, float) and not math.isfinite(content):
+        yield f"{name} is {content}"
+    elif isinstance(content, Mapping):
+        for key, value in content.items():
+            yield from _not_finite(value, f"{name}.{key}" if name else str(key))
+    elif isinstance(content, (list, tuple)):
+        for place, value in enumerate(content):
+            yield from _not_finite(value, f"{name}[{place}]")
 
 
 def environment() -> dict[str, Any]:

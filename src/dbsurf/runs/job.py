@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-import json
+import math
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 import torch
+from torch import Tensor
 
-from dbsurf.runs.checkpoint import NEWEST, load_checkpoint, refuse_other_config, save_checkpoint
+from dbsurf.files import read_json, remove_temporary, write_json
+from dbsurf.runs.checkpoint import (
+    NEWEST,
+    OtherConfiguration,
+    load_checkpoint,
+    refuse_other_config,
+    save_checkpoint,
+    tidy_checkpoints,
+)
 from dbsurf.runs.events import Events
-from dbsurf.runs.folder import CONFIG, SUMMARY, environment, write_json
+from dbsurf.runs.folder import CONFIG, environment, read_summary, write_summary
+from dbsurf.runs.lock import folder_lock
 from dbsurf.runs.losses import KEPT
 from dbsurf.runs.metrics import Row, write_metrics
 from dbsurf.runs.options import RunOptions
@@ -74,19 +86,35 @@ def complete(options: RunOptions, make: Callable[[], Job]) -> dict[str, Any]:
     if finished is not None:
         return finished
     job = make()
-    job.open()
-    job.train()
-    return job.finish()
+    with job.held():
+        job.open()
+        job.train()
+        return job.finish()
 
 
 def read_finished(folder: Path, config: dict[str, Any]) -> dict[str, Any] | None:
-    """The summary if this very run is finished already; stops if the folder is another run's."""
-    if (folder / CONFIG).exists():
-        found = json.loads((folder / CONFIG).read_text())
-        refuse_other_config(found, config, folder)
-    if not (folder / SUMMARY).exists():
-        return None
-    summary: dict[str, Any] = json.loads((folder / SUMMARY).read_text())
+    """The summary if this run is finished; None if there is work to do.
+
+    A damaged summary is made again from the checkpoint, and a damaged ``config.json`` is written
+    again: summary and checkpoint hold the configuration too.
+
+    Raises:
+        ValueError: if the folder holds another run.
+    """
+    summary = None
+    try:
+        if (folder / CONFIG).exists():
+            refuse_other_config(read_json(folder / CONFIG), config, folder)
+    except OtherConfiguration:
+        raise
+    except ValueError as error:
+        print(f"dbsurf: {error}; it is written again", file=sys.stderr)
+    try:
+        summary = read_summary(folder)
+    except ValueError as error:
+        print(f"dbsurf: {error}; the results are made again", file=sys.stderr)
+    if summary is not None:
+        refuse_other_config(summary["configuration"], config, folder)
     return summary
 
 
@@ -111,6 +139,7 @@ class Job(ABC):
         self.folder = options.folder()
         self.rows: list[Row] = []
         self.watch = Stopwatch()
+        self._restored = False  # from a checkpoint, without a step since
 
     # --- what an experiment says ------------------------------------------------------------------
 
@@ -132,22 +161,59 @@ class Job(ABC):
 
     # --- what all of them do ----------------------------------------------------------------------
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Work in the run folder, which no other process does meanwhile.
+
+        An interrupt inside leaves with a message that says what was saved.
+        """
+        with folder_lock(self.folder):
+            try:
+                yield
+            except KeyboardInterrupt as stop:
+                if not stop.args and (self.folder / NEWEST).exists():
+                    raise KeyboardInterrupt(f"{self.folder / NEWEST} is the last state") from None
+                raise
+
     def open(self) -> None:
         """Write what the run is, and continue it where it stopped."""
         config = self._options.config()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        remove_temporary(self.folder)
+        tidy_checkpoints(self.folder)
         if not self._options.resume and (self.folder / NEWEST).exists():
             raise ValueError(f"{self.folder} holds an unfinished run: --resume continues it")
-        self.folder.mkdir(parents=True, exist_ok=True)
-        state = load_checkpoint(self.folder, config)
+        continued = self.restore()
         write_json(self.folder / CONFIG, config)
         write_json(self.folder / "environment.json", {**environment(), "device": str(self._device)})
-        if state is not None:
-            self._trainer.load_state_dict(state["trainer"])
-            self.rows, self.watch.seconds = state["rows"], state["seconds"]
         self.events = Events(self.folder, self._trainer.steps, enabled=self._options.tensorboard)
-        if state is None:
+        if not continued:
             self.evaluate()
         write_metrics(self.folder, self.rows)
+
+    def restore(self) -> bool:
+        """Take over the state of the newest sound checkpoint; False if there is none."""
+        return load_checkpoint(self.folder, self._options.config(), self._take_over) is not None
+
+    def _take_over(self, state: dict[str, Any]) -> None:
+        """Load a state; raises if it is not one that this run can have saved."""
+        trainer, rows, seconds = self._trainer, state["rows"], state["seconds"]
+        check_layout(state["trainer"], trainer.state_dict())
+        trainer.load_state_dict(state["trainer"])
+        for value in vars(trainer).values():
+            if isinstance(value, torch.optim.Optimizer):
+                check_optimiser(value)
+        total = self._options.steps
+        if type(trainer.steps) is not int or not 0 <= trainer.steps <= total:
+            raise ValueError(f"steps must be an integer from 0 to {total}, got {trainer.steps!r}")
+        if not isinstance(seconds, float) or not 0 <= seconds < math.inf:
+            raise ValueError(f"seconds must be a number of at least 0, got {seconds!r}")
+        check_rows(rows, trainer.steps)
+        bad = trainer.first_bad_step()
+        if bad is not None:
+            raise ValueError(f"losses or weights are not finite at step {bad}")
+        self.rows, self.watch.seconds = rows, seconds
+        self._restored = True
 
     def train(self) -> None:
         """Step until all steps are done or somebody asks to stop."""
@@ -155,7 +221,7 @@ class Job(ABC):
         bar = StepBar(self.title(), options.steps, trainer.steps)
         with Interruption() as interruption, self.watch.running(), self.events, bar:
             while trainer.steps < options.steps:
-                trainer.step()
+                self.step()
                 done, last = trainer.steps, trainer.steps == options.steps
                 save = last or interruption.requested or done % options.checkpoint_every == 0
                 evaluate = last or done % options.evaluate_every == 0
@@ -163,13 +229,34 @@ class Job(ABC):
                     self.stop_if_diverged()
                 if evaluate:
                     self.evaluate()
-                    bar.line(done, self.note())
                 if save:
                     self.save()
-                if interruption.requested:
-                    raise KeyboardInterrupt
+                if interruption.requested and save:
+                    raise KeyboardInterrupt(
+                        f"step {done} of {options.steps} is saved in {self.folder}"
+                    )
+                if evaluate:  # after saving: the terminal may be gone
+                    bar.line(done, self.note())
                 if bar.due():
                     bar.show(done, self.note())
+
+    def step(self) -> None:
+        """One step. If the first one after a checkpoint fails, the checkpoint is at fault.
+
+        What an optimiser loads is not checked by torch until the optimiser uses it.
+        """
+        if not self._restored:
+            self._trainer.step()
+            return
+        try:
+            self._trainer.step()
+        except (KeyError, TypeError, AttributeError, IndexError, RuntimeError) as error:
+            reason = str(error).strip().splitlines()[0] if str(error).strip() else "no reason given"
+            raise ValueError(
+                f"{self.folder / NEWEST} cannot be used: the next step fails with "
+                f"{type(error).__name__}: {reason}"
+            ) from error
+        self._restored = False
 
     def stop_if_diverged(self) -> None:
         bad = self._trainer.first_bad_step()
@@ -211,5 +298,60 @@ class Job(ABC):
             "seconds": self.watch.seconds,
             **self.results(),
         }
-        write_json(self.folder / SUMMARY, summary)
+        write_summary(self.folder, summary)
         return summary
+
+
+def check_layout(found: Any, wanted: Any, name: str = "") -> None:
+    """Raise unless ``found`` has the entries of ``wanted``, tensors of the same shape and type.
+
+    Args:
+        found: a state that was loaded.
+        wanted: the state of a trainer before its first step. What is empty there is not compared.
+        name: where in the state this is.
+    """
+    if isinstance(wanted, Mapping):
+        if not isinstance(found, Mapping):
+            raise ValueError(f"{name} must be a dictionary, got {type(found).__name__}")
+        lacking = [str(key) for key in wanted if key not in found]
+        if lacking:
+            raise ValueError(f"{name or 'the state'} lacks {', '.join(lacking)}")
+        for key, value in wanted.items():
+            check_layout(found[key], value, f"{name}.{key}" if name else str(key))
+    elif isinstance(wanted, Tensor):
+        if not isinstance(found, Tensor) or (found.dtype != wanted.dtype):
+            raise ValueError(f"{name} must be a tensor of {wanted.dtype}")
+        if wanted.numel() and found.shape != wanted.shape:
+            shapes = f"{tuple(wanted.shape)}, got {tuple(found.shape)}"
+            raise ValueError(f"{name} must have the shape {shapes}")
+    elif isinstance(wanted, int) and not isinstance(wanted, bool) and type(found) is not int:
+        raise ValueError(f"{name} must be an integer, got {found!r}")
+
+
+def check_optimiser(optimiser: torch.optim.Optimizer) -> None:
+    """Raise unless the optimiser's moments have the shapes of its parameters.
+
+    Torch does not check this, and its fused optimisers write beyond a tensor that is too small.
+    """
+    for parameter, entries in optimiser.state.items():
+        for name, value in entries.items():
+            moment = isinstance(value, Tensor) and value.dim() > 0
+            if moment and value.shape != parameter.shape:
+                shapes = f"{tuple(parameter.shape)}, got {tuple(value.shape)}"
+                raise ValueError(f"{name} of an optimiser must have the shape {shapes}")
+
+
+def check_rows(rows: Any, steps: int) -> None:
+    """Raise unless ``rows`` are the metrics of a run after so many steps."""
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
+        raise ValueError("the rows of metrics must be a list of dictionaries")
+    for row in rows:
+        if row.keys() != rows[0].keys():
+            raise ValueError("the rows of metrics must all have the same columns")
+        for name, value in row.items():
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if not (value is None or (number and math.isfinite(value))):
+                raise ValueError(f"{name} in the metrics must be a finite number, got {value!r}")
+    done = [row.get("step") for row in rows]
+    if done[0] != 0 or done != sorted(set(done)) or done[-1] > steps:
+        raise ValueError(f"the steps of the metrics must go from 0 to at most {steps}")

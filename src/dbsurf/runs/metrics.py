@@ -7,7 +7,7 @@ import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from dbsurf.runs.folder import write_atomically
+from dbsurf.files import write_atomically
 
 Row = Mapping[str, float | int | None]
 METRICS = "metrics.csv"
@@ -24,9 +24,17 @@ def write_metrics(folder: Path, rows: Sequence[Row]) -> None:
 
 
 def read_metrics(folder: Path) -> list[dict[str, float | None]]:
-    """The rows that `write_metrics` wrote, to the last digit."""
-    with (folder / METRICS).open(newline="") as file:
-        return [
-            {name: float(cell) if cell else None for name, cell in row.items()}
-            for row in csv.DictReader(file)
-        ]
+    """The rows that `write_metrics` wrote, to the last digit.
+
+    Raises:
+        ValueError: naming the file, if it is not a table of numbers.
+    """
+    path = folder / METRICS
+    try:
+        with path.open(newline="") as file:
+            return [
+                {name: float(cell) if cell else None for name, cell in row.items()}
+                for row in csv.DictReader(file)
+            ]
+    except (ValueError, TypeError, csv.Error) as error:  # TypeError: more cells than columns
+        raise ValueError(f"{path} is damaged: {error}") from error

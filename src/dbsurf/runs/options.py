@@ -9,8 +9,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Protocol
 
-#: Metadata of a field that says how a run is made, not what it computes.
-ELSEWHERE: dict[str, Any] = {"identity": False}
+#: Metadata of a field that says how a run is executed, not what it computes.
+EXECUTION: dict[str, Any] = {"identity": False}
 
 
 class RunOptions(Protocol):
@@ -62,8 +62,3 @@ def named_values(texts: Iterable[str]) -> dict[str, Any]:
         except json.JSONDecodeError:
             found[name] = value
     return found
-
-
-def estimator_label(estimator: str, options: Iterable[str]) -> str:
-    """An estimator and its options as one word, fit for a file name."""
-    return "-".join([estimator, *(text.replace("=", "-") for text in options)])

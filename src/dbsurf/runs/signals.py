@@ -1,4 +1,4 @@
-"""A polite end: SIGINT and SIGTERM let the current step finish and be saved."""
+"""SIGINT, SIGTERM and SIGHUP let the current step finish and be saved."""
 
 from __future__ import annotations
 
@@ -26,10 +26,16 @@ def stopping_when(asked: Callable[[], bool]) -> Iterator[None]:
 class Interruption:
     """While open, remembers a request to stop; a second one stops at once.
 
-    Outside the main thread signals cannot be caught: there `stopping_when` does the asking.
+    A second SIGHUP does not: a closed terminal may send two. Where SIGHUP is ignored, as under
+    ``nohup``, it stays ignored. Outside the main thread signals cannot be caught: there
+    `stopping_when` tells.
     """
 
-    SIGNALS = (signal.SIGINT, signal.SIGTERM)
+    SIGNALS = tuple(
+        getattr(signal, name)
+        for name in ("SIGINT", "SIGTERM", "SIGHUP")
+        if hasattr(signal, name)  # Windows has no SIGHUP
+    )
 
     def __init__(self) -> None:
         self._noted = False
@@ -37,7 +43,8 @@ class Interruption:
 
     def __enter__(self) -> Interruption:
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._note) for number in self.SIGNALS}
+            heard = [n for n in self.SIGNALS if signal.getsignal(n) is not signal.SIG_IGN]
+            self._before = {number: signal.signal(number, self._note) for number in heard}
         return self
 
     @property
@@ -46,7 +53,7 @@ class Interruption:
         return self._noted or _asked.get()()
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self._noted:
+        if self._noted and number != getattr(signal, "SIGHUP", None):
             raise KeyboardInterrupt
         self._noted = True
 

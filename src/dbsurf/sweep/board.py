@@ -1,22 +1,19 @@
-"""How the runs of a sweep stand, read from their folders: the same for every engine."""
+"""The states of a sweep's runs, read from their folders: the same for every engine."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dbsurf.runs.folder import SUMMARY
+from dbsurf.experiments.registry import experiment
+from dbsurf.runs.folder import read_summary
 from dbsurf.runs.metrics import METRICS, read_metrics
 from dbsurf.sweep.lock import holder
 from dbsurf.sweep.run import Run
 
 State = Literal["waiting", "running", "elsewhere", "done", "failed"]
-
-#: The number by which a run is known: its title, and its name in metrics.csv or summary.json.
-HEADLINES = {"vae": ("-ELBO", "train_negative_elbo"), "nas": ("test %", "test_200")}
 
 
 @dataclass
@@ -24,10 +21,10 @@ class Entry:
     """One run on the board.
 
     Attributes:
-        run: which.
-        state: in which.
+        run: the run.
+        state: its state.
         step: steps done at its last evaluation.
-        headline: its number at that moment.
+        headline: its headline number at that evaluation.
         message: why it failed.
     """
 
@@ -40,7 +37,7 @@ class Entry:
     _first: tuple[float, int] | None = None  # time and step of those that were read first
 
     def share(self) -> float:
-        """Of its steps that are done."""
+        """The share of its steps that is done."""
         if self.state == "done":
             return 1.0
         return self.step / self.run.steps if self.run.steps else 0.0
@@ -51,22 +48,25 @@ class Entry:
         try:
             written = path.stat().st_mtime
             rows = read_metrics(self.run.folder) if written != self._read else []
-        except FileNotFoundError:
-            return
+            step = int(rows[-1]["step"] or 0) if rows else 0
+        except (OSError, ValueError, KeyError, OverflowError):
+            return  # no metrics yet, or a damaged file, which the run will write again
         if rows:
-            self._read, self.step = written, int(rows[-1]["step"] or 0)
+            self._read, self.step = written, step
             self.headline = rows[-1].get(self._name())
             if self._first is None:
                 self._first = written, self.step
 
     def finish(self) -> None:
         """Read what the summary says in the end."""
-        summary = json.loads((self.run.folder / SUMMARY).read_text())
+        summary = read_summary(self.run.folder) or {}
         self.state, self.step = "done", self.run.steps or self.step
-        self.headline = summary.get(self._name(), self.headline)
+        headline = summary.get(self._name(), self.headline)
+        self.headline = headline if isinstance(headline, int | float) else None
 
     def _name(self) -> str:
-        return HEADLINES.get(self.run.experiment, ("", ""))[1]
+        headline = experiment(self.run.experiment).headline
+        return "" if headline is None else headline.key
 
     def left(self) -> float | None:
         """Seconds that it still needs at the speed it has had since it was first seen."""

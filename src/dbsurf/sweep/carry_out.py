@@ -10,6 +10,7 @@ from pathlib import Path
 
 from dbsurf.runs.signals import Interruption
 from dbsurf.sweep.board import Board
+from dbsurf.sweep.cluster import EngineLost
 from dbsurf.sweep.display import Display, summary
 from dbsurf.sweep.plan import write_plan
 from dbsurf.sweep.run import Run
@@ -34,9 +35,11 @@ def carry_out(runs: Sequence[Run], folder: Path, command: str, start: Start) -> 
     try:
         if todo:
             attend(todo, board, lambda: start(len(todo), board))
-    except KeyboardInterrupt:
-        done = f"{board.count('done')} of {len(runs)} runs are done"
-        print(f"dbsurf: {done}; go on with: {command}", file=sys.stderr)
+    except (KeyboardInterrupt, EngineLost) as stop:
+        done = f"{board.count('done')} of {len(runs)} runs are done; go on with: {command}"
+        if isinstance(stop, EngineLost):
+            raise ValueError(f"{stop}; {done}") from stop
+        print(f"dbsurf: {done}", file=sys.stderr)
         raise
     print(f"{folder}: {summary(board)} ({len(runs) - len(todo)} of them before)")
     failed = board.failed()

@@ -20,6 +20,10 @@ RETRIES = 3  # of a run whose worker dies
 GRACE = 30.0  # seconds in which runs may save what they have before a local cluster is closed
 
 
+class EngineLost(Exception):
+    """The engine is gone, and with it all runs that it had: each can go on from its checkpoint."""
+
+
 class DaskPool(Executor):
     """Runs on the workers of a Dask cluster, one thread each.
 
@@ -51,7 +55,9 @@ class DaskPool(Executor):
                     dashboard_address="127.0.0.1:0",
                     silence_logs=logging.ERROR,
                 )
+        logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # `EngineLost` tells
         self._client = Client(self._cluster or scheduler)
+        self._address = self._client.scheduler.address
         wide = [name for name, count in self._client.nthreads().items() if count != 1]
         if wide:
             self._close()
@@ -61,12 +67,23 @@ class DaskPool(Executor):
         self._executor = self._client.get_executor(pure=False, retries=RETRIES)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        future: Future[T] = self._executor.submit(while_wanted, fn, *args, **kwargs)
+        try:
+            future: Future[T] = self._executor.submit(while_wanted, fn, *args, **kwargs)
+        except Exception as error:
+            if self._lost():
+                raise EngineLost(f"the Dask scheduler at {self._address} is gone") from error
+            raise
         return future
+
+    def _lost(self) -> bool:
+        """Whether the scheduler has been gone for longer than Dask waits for it."""
+        return bool(self._client.status != "running")
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Leave the cluster; with ``cancel_futures`` runs save what they have and stop."""
         try:
+            if self._lost():
+                return  # nobody is left to tell; workers stop when their scheduler does
             self._executor.shutdown(wait=wait and not cancel_futures)
             end = time.monotonic() + GRACE
             while self._cluster is not None and self._busy() and time.monotonic() < end:

@@ -12,13 +12,13 @@ from typing import Annotated, Literal
 
 import tyro
 
+from dbsurf.runs.experiment import Scale
 from dbsurf.sweep.board import Board
 from dbsurf.sweep.carry_out import carry_out
 from dbsurf.sweep.cluster import DaskPool
 from dbsurf.sweep.display import span
 from dbsurf.sweep.local import LocalPool
 from dbsurf.sweep.plan import plan
-from dbsurf.sweep.presets import Scale
 from dbsurf.sweep.run import Run, option_words
 from dbsurf.sweep.trial import LONG, estimate, measure
 
@@ -31,7 +31,8 @@ class Options:
     """
 
     name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SWEEP")]
-    """table1, figure1, table2, toy: parts of the paper. Or an experiment, with --grid: vae, nas."""
+    """table1, figure1, table2, toy: parts of the paper. Or an experiment, with --grid: vae,
+    nas-table, nas-supernet."""
     scale: Scale = "smoke"
     """smoke: minutes, no download. laptop: a night. paper: the paper's own size."""
     grid: tuple[str, ...] = ()
@@ -63,6 +64,7 @@ class Options:
 
 
 PRESETS: dict[str, Options] = {}
+MOST_PROCESSES = 1_024  # and threads: more than any machine can use well
 
 
 def run(options: Options) -> None:
@@ -129,7 +131,9 @@ def available_cores() -> int:
 
 def _check(options: Options) -> None:
     for name in ("workers", "threads"):
-        if getattr(options, name) < 0:
-            raise ValueError(f"--{name} must be at least 0, got {getattr(options, name)}")
+        if not 0 <= getattr(options, name) <= MOST_PROCESSES:
+            raise ValueError(
+                f"--{name} must lie in 0 to {MOST_PROCESSES}, got {getattr(options, name)}"
+            )
     if options.scheduler is not None and options.engine != "dask":
         raise ValueError(f"--scheduler must come with --engine dask, got {options.engine}")

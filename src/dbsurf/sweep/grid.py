@@ -7,6 +7,7 @@ A word is ``NAME=VALUES``. Values are separated by commas; ``0..4`` stands for t
 
 from __future__ import annotations
 
+import math
 import re
 import types
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 OWN = ("out", "resume", "preset")  # the sweep sets these itself
+MOST = 100_000  # runs of a sweep
 RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)")
 
 
@@ -60,6 +62,9 @@ def combinations(axes: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
         >>> combinations({"n": [2, 4], "seed": [0]})
         [{'n': 2, 'seed': 0}, {'n': 4, 'seed': 0}]
     """
+    count = math.prod(len(values) for values in axes.values())
+    if count > MOST:
+        raise ValueError(f"--grid must make at most {MOST:,} runs, got {count:,}")
     return [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
 
 
@@ -72,6 +77,8 @@ def read_values(name: str, text: str, kind: Any) -> list[Any]:
             first, last = int(span[1]), int(span[2])
             if last < first:
                 raise ValueError(f"--grid must give {name} a range that is not empty, got {part}")
+            if last - first >= MOST:
+                raise ValueError(f"--grid must give {name} at most {MOST:,} values, got {part}")
             found += range(first, last + 1)
         else:
             found.append(_value(name, part, kind))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import tempfile
 import time
@@ -11,7 +10,8 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 
-from dbsurf.runs.folder import SUMMARY
+from dbsurf.experiments.registry import experiment
+from dbsurf.runs.folder import read_summary
 from dbsurf.sweep.run import Run, placed, with_fields
 from dbsurf.sweep.work import work
 
@@ -62,13 +62,14 @@ def measure(run: Run, executor: Executor) -> Speed:
                 bound_images=FEW // 10,
                 measure_variance=False,
             )
-            trial = placed(run.experiment, options, Path(folder), run.label)
+            trial = placed(experiment(run.experiment), options, Path(folder), run.label)
             before = time.perf_counter()
             outcome = executor.submit(work, trial, "trial").result()
             wall[steps] = time.perf_counter() - before
             if outcome.state != "done":
                 raise ValueError(f"the trial of {run.label} failed: {outcome.message}")
-            summary = json.loads((trial.folder / SUMMARY).read_text())
+            summary = read_summary(trial.folder)
+            assert summary is not None
             seconds[steps] = float(summary["seconds"])
     step = seconds[LONG] / LONG
     between = (LONG - SHORT) // SHORT

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import threading
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
+from io import RawIOBase
 from pathlib import Path
 from typing import Literal
 
 from dbsurf.experiments.registry import experiment
-from dbsurf.sweep.lock import exclusive
+from dbsurf.runs.lock import FolderInUse, exclusive
 from dbsurf.sweep.run import Run
 
 
@@ -51,6 +53,8 @@ def work(run: Run, sweep: str) -> Outcome:
                 experiment(run.experiment).run(run.options)
             except KeyboardInterrupt:
                 return Outcome("stopped")
+            except FolderInUse:  # by the command that does this run alone
+                return Outcome("elsewhere")
             except Exception as error:  # whatever it is, the other runs go on
                 traceback.print_exc()
                 reason = str(error).splitlines()[0] if str(error) else "no reason given"
@@ -64,8 +68,28 @@ def work(run: Run, sweep: str) -> Outcome:
 def printing_to(log: Path) -> Iterator[None]:
     """Append what is printed to a file: the terminal belongs to the sweep."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("a", buffering=1) as file, redirect_stdout(file), redirect_stderr(file):
-        yield
+    with log.open("ab", buffering=0) as file:
+        kept = Log(file)
+        with redirect_stdout(kept), redirect_stderr(kept):
+            yield
+
+
+class Log(io.TextIOBase):
+    """A log that takes what it can: a full disk does not stop a run in the middle of a line.
+
+    The run stops when it cannot write its own files, with an error that names the file.
+
+    Args:
+        file: open for writing, unbuffered.
+    """
+
+    def __init__(self, file: RawIOBase) -> None:
+        self._file = file
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            self._file.write(text.encode(errors="replace"))
+        return len(text)
 
 
 @contextmanager

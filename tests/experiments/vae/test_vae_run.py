@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,10 +17,10 @@ import pytest
 import torch
 
 from blobs import blobs
-from dbsurf.cli import main
+from dbsurf import files
+from dbsurf.commands.main import main
 from dbsurf.experiments.vae import PRESETS, Options, job, train
 from dbsurf.experiments.vae.training import Trainer, negative_elbo
-from dbsurf.runs import folder as run_folder
 from dbsurf.runs.checkpoint import NEWEST, PREVIOUS, read_checkpoint
 from dbsurf.runs.device import choose_device
 from dbsurf.runs.metrics import read_metrics
@@ -97,7 +98,8 @@ def assert_same(one: object, other: object) -> None:
 
 KILLED = """
 import os, signal, sys
-from dbsurf.cli import main
+from dbsurf import files
+from dbsurf.commands.main import main
 from dbsurf.experiments.vae.training import Trainer
 step = Trainer.step
 def fatal(self):
@@ -153,7 +155,7 @@ def test_unfinished_run_is_not_overwritten(data, tmp_path):
         train(options)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signal_saves_and_stops(data, tmp_path, monkeypatch, capsys, number):
     step = Trainer.step
 
@@ -168,8 +170,10 @@ def test_signal_saves_and_stops(data, tmp_path, monkeypatch, capsys, number):
         patch.setattr(Trainer, "step", interrupted)
         assert main(words(broken)) == 130
     assert read_checkpoint(tmp_path / "broken" / NEWEST)["state"]["trainer"]["steps"] == 73
-    assert capsys.readouterr().err.endswith("dbsurf: interrupted\n")
-    assert main(words(replace(broken, resume=True))) == 0
+    told = capsys.readouterr().err.splitlines()[-1]
+    saved, line = told.split("; go on with: ")
+    assert saved == f"dbsurf: interrupted; step 73 of 200 is saved in {tmp_path / 'broken'}"
+    assert main(shlex.split(line)[1:]) == 0
     assert_same(outcome(tmp_path / "broken"), outcome(tmp_path / "whole"))
 
 
@@ -183,7 +187,7 @@ def test_nan_stops_at_its_step_and_keeps_the_last_good_checkpoint(
 
     def poisoned(self: Trainer) -> None:
         if self.steps == 122:
-            self.model.decoders[0].vector.data[-1] = torch.nan
+            self.model.decoders[0][-1].bias.data[-1] = torch.nan
         step(self)
 
     monkeypatch.setattr(Trainer, "step", poisoned)
@@ -202,7 +206,7 @@ def test_bad_weights_are_seen_before_they_are_saved(data, tmp_path, monkeypatch)
     def poisoned(self: Trainer) -> None:
         step(self)
         if self.steps == 100:
-            self.model.encoders[0].vector.data[-1] = torch.inf
+            self.model.encoders[0][-1].bias.data[-1] = torch.inf
 
     monkeypatch.setattr(Trainer, "step", poisoned)
     with pytest.raises(ValueError, match="at step 100; the last good checkpoint"):
@@ -224,7 +228,7 @@ def test_full_disk_while_saving_ends_in_one_line_and_loses_nothing(
 
     options = tiny(data, tmp_path / "run")
     with monkeypatch.context() as patch:
-        patch.setattr(run_folder.os, "fsync", full)
+        patch.setattr(files.os, "fsync", full)
         assert main(words(options)) == 2
     assert "No space left on device" in capsys.readouterr().err.splitlines()[-1]
     assert read_checkpoint(tmp_path / "run" / NEWEST)["state"]["trainer"]["steps"] == 100
@@ -245,6 +249,7 @@ def test_full_disk_while_saving_ends_in_one_line_and_loses_nothing(
         (["--estimator-options", "alpha"], "estimator_options must be NAME=VALUE"),
         (["--estimator-options", "alpha=-1"], "alpha must be a finite number"),
         (["--batch", "101"], "batch must lie between 1 and 100"),
+        (["--latent-classes", "3", "--estimator", "arms"], "arms, which needs Bernoulli latents"),
         (["--preset", "huge"], "--preset must be one of paper, laptop, smoke"),
     ],
 )
@@ -271,6 +276,7 @@ def test_corrupt_data_ends_with_one_line_and_status_2(data, tmp_path, capsys):
     ("changes", "reason"),
     [
         ({"steps": 0}, "steps must be at least 1, got 0"),
+        ({"latent_classes": 1}, "latent_classes must be at least 2, got 1"),
         ({"layers": 5}, "layers must be at most 4, got 5"),
         ({"variance_draws": 1}, "variance_draws must be 0 or at least 2"),
         ({"learning_rate": 0.0}, "learning_rate must be above 0"),
@@ -322,13 +328,74 @@ def test_runs_differ_by_seed_and_agree_otherwise(data, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "changes", [{"layers": 2}, {"architecture": "linear"}, {"variance_draws": 0}]
+    "changes",
+    [
+        {"layers": 2},
+        {"architecture": "linear"},
+        {"variance_draws": 0},
+        {"latent_classes": 5, "measure_variance": True},
+        {"latent_classes": 3, "layers": 2, "estimator": "loorf"},
+    ],
 )
 def test_other_models_train_too(data, tmp_path, changes):
     steps = {"steps": 100, "evaluate_every": 100, "checkpoint_every": 100}
     train(tiny(data, tmp_path / "run", **steps, **changes))
     first, last = read_metrics(tmp_path / "run")
     assert last["train_negative_elbo"] < first["train_negative_elbo"] - 20
+
+
+def test_runs_of_one_seed_differ_by_the_estimator_alone(data, tmp_path, monkeypatch):
+    """The same initial weights and the same binarised images in the same order, resumed or not."""
+    batches: dict[str, list[torch.Tensor]] = {}
+    weights: dict[str, dict[str, torch.Tensor]] = {}
+    step = Trainer.step
+
+    def recording(self: Trainer) -> None:
+        name = type(self.estimators[0]).__name__
+        if self.steps == 0:
+            weights[name] = {k: v.clone() for k, v in self.model.state_dict().items()}
+        kept, forward = batches.setdefault(name, []), self.batches.next
+
+        def watched() -> torch.Tensor:
+            kept.append(forward())
+            return kept[-1]
+
+        with monkeypatch.context() as patch:
+            patch.setattr(self.batches, "next", watched)
+            step(self)
+
+    monkeypatch.setattr(Trainer, "step", recording)
+    sizes = {"steps": 12, "evaluate_every": 6, "checkpoint_every": 6}
+    names = ("loorf", "dbsurf", "doublecv")
+    for name in names:
+        folder = tmp_path / name
+        train(tiny(data, folder, estimator=name, **sizes))
+        (folder / "summary.json").unlink()
+        (folder / NEWEST).unlink()  # back to the checkpoint at step 6
+        train(tiny(data, folder, estimator=name, resume=True, **sizes))
+    first, *others = batches
+    assert len(batches) == len(names)
+    assert len(batches[first]) == 12 + 6  # the second half twice
+    for other in others:
+        assert_same(weights[first], weights[other])
+        assert_same(batches[first], batches[other])
+    ends = [outcome(tmp_path / name)[0]["model"]["encoders.0.0.weight"] for name in names]
+    assert not torch.equal(ends[0], ends[1])
+    assert not torch.equal(ends[0], ends[2])
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_run_folder_of_older_code_is_refused_in_one_line(data, tmp_path, capsys, finished):
+    options = tiny(data, tmp_path / "run", steps=50)
+    train(options)
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    del config["latent_classes"]  # as it was before there were streams
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    if not finished:
+        (tmp_path / "run" / "summary.json").unlink()
+    assert main(words(replace(options, resume=True))) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert f"{'a finished' if finished else 'an unfinished'} run of an older version" in error
 
 
 @pytest.mark.parametrize("name", ["reinforce", "loorf", "mdsurf", "arms", "disarm"])

@@ -8,13 +8,14 @@ from typing import Any, Literal
 
 import dbsurf
 from dbsurf.experiments.vae.model import Architecture
+from dbsurf.report.labels import file_name
 from dbsurf.runs.device import Device
-from dbsurf.runs.options import ELSEWHERE, configuration, estimator_label, named_values
+from dbsurf.runs.options import EXECUTION, configuration, named_values
 
 
 @dataclass(frozen=True)
 class Options:
-    """Train a binary VAE and evaluate it (section 4.2, table 1, figure 1)."""
+    """Train a VAE with discrete latents and evaluate it (section 4.2, table 1, figure 1)."""
 
     dataset: str = "digits"
     """Data set; `dbsurf data list` shows them. digits needs no download."""
@@ -27,7 +28,7 @@ class Options:
     steps: int = 1_000_000
     """Training steps."""
     seed: int = 0
-    """Seed of initialisation, data order, binarisation and samples."""
+    """Seed of the four random streams: weights, order of images, binarisation, samples."""
 
     batch: int = 100
     """Images in a batch."""
@@ -36,9 +37,11 @@ class Options:
     architecture: Architecture = "nonlinear"
     """nonlinear: two hidden layers in every network. linear: none."""
     layers: int = 1
-    """Layers of stochastic bits, 1 to 4."""
+    """Layers of latents, 1 to 4."""
     latents: int = 200
-    """Bits in each stochastic layer."""
+    """Latents in each layer."""
+    latent_classes: int = 2
+    """Classes of a latent: 2 for Bernoulli, more for one-hot categorical latents."""
     hidden: int = 200
     """Units in each hidden layer."""
 
@@ -58,28 +61,29 @@ class Options:
     """Gradient estimates behind each measured variance (0: not measured)."""
     variance_images: int = 100
     """Training images at whose logits the variance is measured."""
-    measure_variance: bool = field(default=False, metadata=ELSEWHERE)
+    measure_variance: bool = field(default=False, metadata=EXECUTION)
     """At the end, also measure every estimator's variance at the trained parameters."""
 
-    out: Path | None = field(default=None, metadata=ELSEWHERE)
+    out: Path | None = field(default=None, metadata=EXECUTION)
     """Run folder; by default runs/vae/ and a name made of the options above."""
-    resume: bool = field(default=False, metadata=ELSEWHERE)
+    resume: bool = field(default=False, metadata=EXECUTION)
     """Continue from the folder's checkpoint, if there is one."""
-    checkpoint_every: int = field(default=1_000, metadata=ELSEWHERE)
+    checkpoint_every: int = field(default=1_000, metadata=EXECUTION)
     """Steps between checkpoints."""
-    device: Device = field(default="auto", metadata=ELSEWHERE)
+    device: Device = field(default="auto", metadata=EXECUTION)
     """Where to compute; auto takes the fastest there is."""
-    threads: int = field(default=0, metadata=ELSEWHERE)
+    threads: int = field(default=0, metadata=EXECUTION)
     """Processor threads (0: as many as torch likes)."""
-    data_dir: Path | None = field(default=None, metadata=ELSEWHERE)
+    data_dir: Path | None = field(default=None, metadata=EXECUTION)
     """Data folder, instead of the one that DBSURF_DATA names."""
-    tensorboard: bool = field(default=True, metadata=ELSEWHERE)
+    tensorboard: bool = field(default=True, metadata=EXECUTION)
     """Write TensorBoard events into the run folder."""
-    preset: Literal["paper", "laptop", "smoke"] | None = field(default=None, metadata=ELSEWHERE)
+    preset: Literal["paper", "laptop", "smoke"] | None = field(default=None, metadata=EXECUTION)
     """Take all defaults from a preset: paper, laptop or smoke."""
 
     def __post_init__(self) -> None:
         lowest = {"steps": 1, "batch": 1, "latents": 1, "hidden": 1, "layers": 1, "threads": 0}
+        lowest |= {"latent_classes": 2}
         lowest |= {"evaluate_every": 1, "checkpoint_every": 1, "evaluation_images": 0}
         lowest |= {"evaluation_samples": 1, "final_images": 0, "bound_samples": 1}
         lowest |= {"bound_images": 0, "variance_draws": 0, "variance_images": 1, "seed": 0}
@@ -99,7 +103,7 @@ class Options:
 
     def label(self) -> str:
         """The estimator and its options as one word."""
-        return estimator_label(self.estimator, self.estimator_options)
+        return file_name(self.estimator, self.estimator_options)
 
     def folder(self) -> Path:
         """The run folder."""
@@ -110,7 +114,13 @@ class Options:
     def build_estimator(self) -> dbsurf.Estimator:
         """The estimator, without checks of values: training looks at its losses instead."""
         extras = named_values(self.estimator_options)
-        return dbsurf.get(self.estimator, self.n, validate=False, **extras)
+        estimator = dbsurf.get(self.estimator, self.n, validate=False, **extras)
+        if estimator.bernoulli_only and self.latent_classes > 2:
+            raise ValueError(
+                f"estimator must work for categorical latents with latent_classes "
+                f"{self.latent_classes}, got {self.estimator}, which needs Bernoulli latents"
+            )
+        return estimator
 
 
 _PAPER = Options()
