@@ -1,7 +1,7 @@
 """Bias beside variance of the biased estimators, where the gradient can be enumerated.
 
 Run with `python benchmarks/bias.py`. It writes docs/results/bias/bias.csv and the tables of
-docs/bias.md: one estimate is repeated 400,000 times and compared with the exact gradient g. All
+docs/bias.md: one estimate is repeated 100,000 times and compared with the exact gradient g. All
 numbers are relative: the length of the bias over that of g, and the mean squared error over the
 square of g, with two samples and with sixteen.
 """
@@ -22,7 +22,7 @@ import dbsurf
 
 ROOT = Path(__file__).parent.parent
 RESULTS, PAGE = ROOT / "docs" / "results" / "bias" / "bias.csv", ROOT / "docs" / "bias.md"
-REPEAT, PIECE = 400_000, 10_000
+REPEAT, PIECE = 100_000, 10_000
 f64 = torch.float64
 
 
