@@ -16,10 +16,9 @@ from torch import nn
 
 import dbsurf
 from dbsurf import data
-from dbsurf.experiments.vae.batches import Batches, mean_image
 from dbsurf.experiments.vae.evaluation import fixed_images, gradient_spread
-from dbsurf.experiments.vae.model import BinaryVAE
-from dbsurf.experiments.vae.training import Trainer, negative_elbo
+from dbsurf.experiments.vae.model import DiscreteVAE
+from dbsurf.experiments.vae.training import Batches, Streams, Trainer, mean_image, negative_elbo
 
 BATCH, COUNTS = 100, (2, 4, 8)
 
@@ -28,27 +27,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dataset", default="fashion-mnist")
     parser.add_argument("--steps", type=int, default=6000, help="steps of training with LOORF")
-    parser.add_argument("--fit", type=int, nargs="+", default=[500, 1500, 3000])
+    parser.add_argument("--fit", type=int, nargs="+", default=[400, 800, 1600])
+    parser.add_argument("--rate", type=float, default=5e-3, help="of RODEO's own fit")
     parser.add_argument("--draws", type=int, default=200, help="estimates behind each variance")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    torch.manual_seed(0)
-    images = data.load(options.dataset).train
-    generator = torch.Generator().manual_seed(0)
-    batches = Batches(images, BATCH, generator, torch.device("cpu"))
-    model = BinaryVAE(mean_image(images))
-    trainer = Trainer(model, [dbsurf.LOORF(4, validate=False)], batches, 3e-4)
+    images, device = data.load(options.dataset).train, torch.device("cpu")
+    streams = Streams.seeded(0, device)
+    batches = Batches(images, BATCH, streams, device)
+    model = DiscreteVAE(mean_image(images), generator=streams.weights)
+    trainer = Trainer(model, [dbsurf.LOORF(4, validate=False)], batches, streams, 3e-4)
     for _ in range(options.steps):
         trainer.step()
     probe = fixed_images(batches.images, BATCH).to(model.mean)
     for n in COUNTS:
         plain = gradient_spread(model, dbsurf.LOORF(n), probe, options.draws).variance
-        rodeo = dbsurf.RODEO(n, validate=False)
+        rodeo = dbsurf.RODEO(n, rate=options.rate, validate=False)
         done = 0
         for steps in options.fit:
             while done < steps:
-                loss = negative_elbo(model, nn.ModuleList([rodeo]), batches.next(), generator)
-                loss.backward()
+                layers = nn.ModuleList([rodeo])
+                negative_elbo(model, layers, batches.next(), streams.samples).backward()
                 done += 1
             ratio = gradient_spread(model, rodeo, probe, options.draws).variance / plain
             line = f"n = {n}, {steps} steps of fitting, variance over LOORF's {ratio:.3f}"

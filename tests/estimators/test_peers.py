@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import csv
+import importlib.util
 import itertools
 import math
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -125,6 +129,19 @@ def test_relaxing_estimators_refuse_category_numbers(name):
         estimator(lambda x: x.float(), Categorical(torch.ones(3)))
     law = one_hots(torch.tensor([[60.0, -60.0, 0.0], [-60.0, 0.0, -300.0]], requires_grad=True))
     assert torch.isfinite(estimator.estimate(flat(f), law).grad).all()
+
+
+@pytest.mark.parametrize("logit", [-20.0, -10.0, 10.0, 20.0])
+@pytest.mark.parametrize("call", ["LocalExpectation(1)", "IndeCateR(1)", "UnorderedSet(2)"])
+def test_what_is_exact_for_one_coordinate_is_so_at_both_ends(call, logit):
+    """A large constant in f must not drown the gradient where p rounds to 1, in float32."""
+    at = torch.tensor(logit).double()
+    wanted = 3 * (torch.sigmoid(at) * torch.sigmoid(-at)).item()
+    bit = dbsurf.get(call).estimate(lambda x: 1000 + 3 * x[..., 0], bits(torch.tensor([logit])))
+    assert bit.grad.item() == pytest.approx(wanted, rel=1e-3, abs=0)
+    pair = Categorical(logits=torch.tensor([0.0, logit]))
+    found = dbsurf.get(call).estimate(lambda x: 1000 + 3 * x.float(), pair)
+    assert found.grad[1].item() == pytest.approx(wanted, rel=1e-3, abs=0)
 
 
 @pytest.mark.parametrize("name", ["arm", "relax", "localexpectation", "stickbreaking"])
@@ -849,3 +866,17 @@ def test_a_colder_gumbel_softmax_has_less_bias_and_more_variance():
     variance = [g.var(0).sum().item() for g in found]
     assert bias[0] > 1.5 * bias[1] > 1.5 * bias[2]
     assert variance[0] < variance[1] < variance[2]
+
+
+def test_the_numbers_of_the_page_are_those_of_the_file():
+    """The tables of docs/bias.md, as benchmarks/bias.py makes them from its csv file."""
+    root = Path(__file__).parents[2]
+    spec = importlib.util.spec_from_file_location("bias", root / "benchmarks" / "bias.py")
+    bias = importlib.util.module_from_spec(spec)
+    sys.modules["bias"] = bias
+    spec.loader.exec_module(bias)
+    text, rows = bias.PAGE.read_text(), list(csv.DictReader(bias.RESULTS.open()))
+    for name in bias.PROBLEMS:
+        block = text.split(f"<!-- {name} -->\n")[1].split(f"\n<!-- end of {name} -->")[0]
+        assert block == bias.table([row for row in rows if row["problem"] == name])
+        assert block.count("\n") == len(bias.ESTIMATORS) + 1

@@ -2,6 +2,7 @@
 
     draw      samples, and the noise behind them where an estimator needs it
     prepare   what is fixed before f is asked at the samples: state, context, f at other points
+    probe     f at points that the noise decides, such as relaxed samples
     f         the only place where f is asked at the samples
     combine   weights of the scores; pure, and unbiased because prepare did not see the samples
     learn     an update of the state, after the gradient is made, in training mode

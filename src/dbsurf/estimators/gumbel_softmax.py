@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from dbsurf.distributions import Bits, ByLogits, Combination, Coordinates
-from dbsurf.estimators.base import Draw, Estimator
+from dbsurf.estimators.base import Draw
 from dbsurf.estimators.relaxation import (
-    check_relaxable,
+    OneHotEstimator,
     check_temperature,
     noisy_logits,
     squash,
@@ -19,7 +19,7 @@ from dbsurf.estimators.relaxation import (
 from dbsurf.samplers.iid import IID
 
 
-class GumbelSoftmax(Estimator):
+class GumbelSoftmax(OneHotEstimator):
     r"""The pathwise gradient through relaxed samples.
 
     $y = \mathrm{softmax}((\log p + \epsilon)/\tau)$ with Gumbel noise $\epsilon$; bits have
@@ -74,14 +74,6 @@ class GumbelSoftmax(Estimator):
             self.backward_temperature = check_temperature(
                 backward_temperature, "backward_temperature"
             )
-
-    @property
-    def distributions(self) -> str:
-        return "Bernoulli, one-hot"
-
-    def check_law(self, law: Coordinates) -> None:
-        super().check_law(law)
-        check_relaxable(law, self)
 
     def draw_with_noise(
         self, law: Coordinates, generator: torch.Generator | None

@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 
 from dbsurf.distributions import Bits, ByLogits, Combination, Coordinates
-from dbsurf.estimators.base import Draw, Estimator
-from dbsurf.estimators.relaxation import check_single
+from dbsurf.estimators.base import Draw
+from dbsurf.estimators.relaxation import CategoricalEstimator
 from dbsurf.samplers.iid import IID
 
 
-class LocalExpectation(Estimator):
+class LocalExpectation(CategoricalEstimator):
     r"""The sum over all values of each coordinate, at n samples of the other coordinates.
 
     $$g_{kv} = \frac1n\sum_i p_{kv}\Bigl(f(x_i^{k \to v})
@@ -49,14 +49,6 @@ class LocalExpectation(Estimator):
     @property
     def evaluations(self) -> None:
         return None
-
-    @property
-    def distributions(self) -> str:
-        return "Bernoulli, categorical"
-
-    def check_law(self, law: Coordinates) -> None:
-        super().check_law(law)
-        check_single(law, self)
 
     def draw_pivots(self, law: Coordinates, generator: torch.Generator | None) -> Tensor:
         """The samples whose coordinates are then set to all their values, one at a time."""

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from dbsurf.distributions import ByLogits, Combination, Coordinates
-from dbsurf.estimators.base import Draw, Estimator
+from dbsurf.estimators.base import Draw
 from dbsurf.estimators.leave_one_out import leave_one_out
 from dbsurf.estimators.objective import Objective
-from dbsurf.estimators.relaxation import check_relaxable, event_sum, through
+from dbsurf.estimators.relaxation import OneHotEstimator, event_sum, through
 from dbsurf.samplers.iid import IID
 
 
@@ -22,7 +22,7 @@ class Expansion(NamedTuple):
     slope: Tensor  # (*batch, *event)
 
 
-class MuProp(Estimator):
+class MuProp(OneHotEstimator):
     r"""REINFORCE of $f - h$ plus the gradient of $\mathbb{E}[h]$, h the expansion of f at the mean.
 
     $$h(x) = f(p) + \nabla f(p)\cdot(x - p), \qquad
@@ -62,14 +62,6 @@ class MuProp(Estimator):
     def evaluations(self) -> int:
         assert self.n is not None
         return self.n + 1
-
-    @property
-    def distributions(self) -> str:
-        return "Bernoulli, one-hot"
-
-    def check_law(self, law: Coordinates) -> None:
-        super().check_law(law)
-        check_relaxable(law, self)
 
     def prepare(self, law: Coordinates, context: Tensor | None, f: Objective) -> Expansion:
         assert isinstance(law, ByLogits)

@@ -10,12 +10,12 @@ from torch import Tensor, nn
 
 from dbsurf.distributions import ByLogits, Combination, Coordinates
 from dbsurf.distributions.base import transformed
-from dbsurf.estimators.base import Draw, Estimator
+from dbsurf.estimators.base import Draw
 from dbsurf.estimators.fitting import Fitter, RunningRatio
 from dbsurf.estimators.objective import Objective
 from dbsurf.estimators.relaxation import (
+    CategoricalEstimator,
     check_relaxable,
-    check_single,
     check_temperature,
     noisy_logits_given,
     squash,
@@ -51,7 +51,7 @@ class Probed(NamedTuple):
     path: Tensor  # the mean over n of the free gradient less the bound one, like the logits
 
 
-class _Relaxing(Estimator):
+class _Relaxing(CategoricalEstimator):
     """Draws the samples, and then z given the samples, twice."""
 
     def __init__(self, n: int, *, validate: bool) -> None:
@@ -256,14 +256,6 @@ class RELAX(_Relaxing):
         self.learns = surrogate is None or bool(parameters)
         if parameters and rate is not None:
             self.fitter = Fitter(parameters, rate)
-
-    @property
-    def distributions(self) -> str:
-        return "Bernoulli, categorical"
-
-    def check_law(self, law: Coordinates) -> None:
-        super().check_law(law)
-        check_single(law, self)
 
     def prepare(self, law: Coordinates, context: Tensor | None, f: Objective) -> Tensor:
         """The size of f, which is the unit of the surrogate."""

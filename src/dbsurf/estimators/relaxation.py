@@ -12,7 +12,31 @@ from torch import Tensor
 
 from dbsurf.distributions import Bits, ByLogits, Categories, Coordinates, OneHot
 from dbsurf.distributions.base import at_least_float32
+from dbsurf.estimators.base import Estimator
 from dbsurf.samplers.base import uniform
+
+
+class CategoricalEstimator(Estimator):
+    """An estimator for one distribution with logits: bits, or categories in any form."""
+
+    @property
+    def distributions(self) -> str:
+        return "Bernoulli, categorical"
+
+    def check_law(self, law: Coordinates) -> None:
+        super().check_law(law)
+        check_single(law, self)
+
+
+class OneHotEstimator(CategoricalEstimator):
+    """An estimator that asks f between the states of the law, or for its gradient there."""
+
+    @property
+    def distributions(self) -> str:
+        return "Bernoulli, one-hot"
+
+    def check_law(self, law: Coordinates) -> None:
+        check_relaxable(law, self)
 
 
 def check_single(law: Coordinates, owner: object) -> None:

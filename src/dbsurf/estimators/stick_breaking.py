@@ -6,13 +6,13 @@ import torch
 from torch import Tensor
 
 from dbsurf.distributions import Bits, ByLogits, Combination, Coordinates
-from dbsurf.estimators.base import Draw, Estimator
-from dbsurf.estimators.relaxation import check_single
+from dbsurf.estimators.base import Draw
+from dbsurf.estimators.relaxation import CategoricalEstimator
 from dbsurf.samplers.base import Sampler
 from dbsurf.samplers.min_discrepancy import MinDiscrepancy
 
 
-class StickBreaking(Estimator):
+class StickBreaking(CategoricalEstimator):
     r"""LOORF over coupled samples of a categorical, made of independent yes-or-no decisions.
 
     Categories are offered one after the other, and the first one accepted is the sample: category
@@ -54,14 +54,6 @@ class StickBreaking(Estimator):
         super().__init__(n, sampler, smallest=2, validate=validate)
         if not sampler.keeps_marginals:
             raise ValueError(f"sampler must keep the marginals for StickBreaking, got {sampler!r}")
-
-    @property
-    def distributions(self) -> str:
-        return "Bernoulli, categorical"
-
-    def check_law(self, law: Coordinates) -> None:
-        super().check_law(law)
-        check_single(law, self)
 
     def draw_with_noise(
         self, law: Coordinates, generator: torch.Generator | None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from dbsurf.distributions import ByLogits, Combination, Coordinates
-from dbsurf.estimators.base import Draw, Estimator
-from dbsurf.estimators.relaxation import check_relaxable, through
+from dbsurf.distributions import ByLogits, Combination
+from dbsurf.estimators.base import Draw
+from dbsurf.estimators.relaxation import OneHotEstimator, through
 from dbsurf.samplers.iid import IID
 
 
-class StraightThrough(Estimator):
+class StraightThrough(OneHotEstimator):
     r"""The mean of $\nabla f(x_i)\,\partial p/\partial\theta$ over n samples.
 
     The rounding of p to a sample is passed over as if it were the identity. For bits
@@ -45,14 +45,6 @@ class StraightThrough(Estimator):
 
     def __init__(self, n: int, *, validate: bool = True) -> None:
         super().__init__(n, IID(), validate=validate)
-
-    @property
-    def distributions(self) -> str:
-        return "Bernoulli, one-hot"
-
-    def check_law(self, law: Coordinates) -> None:
-        super().check_law(law)
-        check_relaxable(law, self)
 
     def combine(self, draw: Draw) -> Combination:
         law, grad_f = draw.law, draw.grad_f
