@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from dbsurf.experiments.vae.evaluation import SAMPLE_SEED, seeded
 from dbsurf.experiments.vae.model import BinaryVAE
@@ -26,7 +27,7 @@ def save_pictures(model: BinaryVAE, images: Tensor, path: Path) -> None:
 
     Args:
         model: the model.
-        images: zeros and ones, at least 24 of ``(N, pixels)``.
+        images: zeros and ones ``(N, pixels)``; the first 24, if there are so many, are shown.
         path: the PNG file.
     """
     generator = seeded(SAMPLE_SEED, images.device)
@@ -34,11 +35,13 @@ def save_pictures(model: BinaryVAE, images: Tensor, path: Path) -> None:
     bits, _ = model.chains(shown, 1, generator)
     again = torch.sigmoid(model.decoders[0](bits[0][0]))
     invented = model.generate(4 * COLUMNS, generator)
-    rows = [shown[:COLUMNS], again[:COLUMNS], shown[COLUMNS:], again[COLUMNS:]]
-    bands = [grid(rows[0]), grid(rows[1]), grid(rows[2]), grid(rows[3]), grid(invented)]
-    width = bands[0].shape[1]
-    line = np.full((3 * GAP, width), 0.5, dtype=np.float32)
-    page = np.concatenate([*bands[:2], line, *bands[2:4], line, line, bands[4]])
+    line = np.full((3 * GAP, grid(invented).shape[1]), 0.5, dtype=np.float32)
+    bands = [
+        part
+        for pair in zip(shown.split(COLUMNS), again.split(COLUMNS), strict=True)
+        for part in (*map(grid, pair), line)
+    ]
+    page = np.concatenate([*bands, line, grid(invented)])
     page = page.repeat(SCALE, 0).repeat(SCALE, 1)
 
     from matplotlib.image import imsave
@@ -49,8 +52,9 @@ def save_pictures(model: BinaryVAE, images: Tensor, path: Path) -> None:
 
 
 def grid(images: Tensor) -> npt.NDArray[np.float32]:
-    """Square images in rows of `COLUMNS`, a gap around each."""
+    """Square images in rows of `COLUMNS`, a gap around each; black where a row is not full."""
     side = round(images.shape[-1] ** 0.5)
+    images = functional.pad(images, (0, 0, 0, -len(images) % COLUMNS))
     tiles = images.float().cpu().numpy().reshape(-1, COLUMNS, side, side)
     tiles = np.pad(tiles, ((0, 0), (0, 0), (GAP, GAP), (GAP, GAP)), constant_values=0.5)
     height, width = tiles.shape[0] * tiles.shape[2], COLUMNS * tiles.shape[3]
