@@ -19,6 +19,7 @@ from dbsurf.experiments.nas.supernet.network import Supernet
 from dbsurf.experiments.nas.supernet.schedule import Schedule
 from dbsurf.experiments.nas.supernet.training import Trainer
 from dbsurf.experiments.nas.supernet.workers import Workers
+from dbsurf.runs import precision
 from dbsurf.runs.device import choose_device
 from dbsurf.runs.options import named_values
 
@@ -62,6 +63,7 @@ def check(options: Options) -> None:
         )
     if device.type == "mps" and (options.devices > 1 or options.precision != "32"):
         raise ValueError("devices and precision must be 1 and 32 on mps")
+    precision.require(options.precision, device)
     build_estimator(options).accepts(Architecture(threshold=options.prune).distribution())
 
 
