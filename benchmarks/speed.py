@@ -12,7 +12,7 @@ from torch.distributions import Bernoulli, Categorical, Independent
 
 import dbsurf
 from dbsurf.samplers import DBSample, MinDiscrepancy
-from dbsurf.support import view
+from dbsurf.distributions import coordinates
 
 SHAPES = [(4, 100, 200), (16, 100, 200), (8, 512, 1024)]
 
@@ -21,7 +21,7 @@ def bernoulli(shape: tuple[int, ...]) -> bool:
     n, batch = shape[0], shape[1]
     probs = torch.rand(shape[1:])
     logits = torch.logit(probs).requires_grad_()
-    seen = view(Bernoulli(probs))
+    law = coordinates(Bernoulli(probs))
     constant = torch.rand(n, batch)  # f that costs nothing: what is timed is the estimator
 
     def estimate(estimator: dbsurf.Estimator) -> None:
@@ -34,8 +34,8 @@ def bernoulli(shape: tuple[int, ...]) -> bool:
         {
             "rand": lambda: torch.rand(shape) < probs,
             "bernoulli": lambda: torch.bernoulli(probs.expand(shape)),
-            "DBSample": lambda: DBSample().draw(seen, n, None),
-            "MinDiscrepancy": lambda: MinDiscrepancy().draw(seen, n, None),
+            "DBSample": lambda: law.draw(DBSample(), n, None),
+            "MinDiscrepancy": lambda: law.draw(MinDiscrepancy(), n, None),
             "LOORF": lambda: estimate(loorf),
             "DBsurf": lambda: estimate(surf),
         }
@@ -57,11 +57,11 @@ def bernoulli(shape: tuple[int, ...]) -> bool:
 def categorical() -> bool:
     n, shape, categories = 5, (256, 6), 5
     probs = torch.softmax(torch.randn(*shape, categories), -1)
-    flat, seen = probs.view(-1, categories), view(Categorical(probs))
+    flat, law = probs.view(-1, categories), coordinates(Categorical(probs))
     time = medians(
         {
             "multinomial": lambda: torch.multinomial(flat, n, replacement=True),
-            "DBSample": lambda: DBSample().draw(seen, n, None),
+            "DBSample": lambda: law.draw(DBSample(), n, None),
         }
     )
     ratio = time["DBSample"] / time["multinomial"]

@@ -143,7 +143,7 @@ def test_only_discrete_laws_with_independent_coordinates(dist):
     with pytest.raises(ValueError, match="dist must be a discrete distribution.*got"):
         dbsurf.sample(dist, 2)
     with pytest.raises(ValueError, match="dist must be a"):
-        dbsurf.LOORF(2)(f, dist)
+        dbsurf.DBsurf(2)(f, dist)
 
 
 def test_estimators_need_a_law_with_parameters_to_differentiate():

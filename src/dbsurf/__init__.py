@@ -5,8 +5,9 @@ loss = dbsurf.DBsurf(n=4)(f, dist).mean()
 loss.backward()
 """
 
-from dbsurf import laws, samplers
+from dbsurf import distributions, laws, samplers
 from dbsurf.compare import Comparison, compare
+from dbsurf.distributions import Finite
 from dbsurf.estimators import (
     ARMS,
     LOORF,
@@ -24,10 +25,9 @@ from dbsurf.estimators import (
     available,
     exact,
     get,
+    surrogate,
 )
-from dbsurf.finite import Finite
-from dbsurf.samplers.dbsample import sample
-from dbsurf.support import discrepancy
+from dbsurf.samplers.dbsample import discrepancy, sample
 
 __version__ = "0.1.0"
 
@@ -50,9 +50,11 @@ __all__ = [
     "available",
     "compare",
     "discrepancy",
+    "distributions",
     "exact",
     "get",
     "laws",
     "sample",
     "samplers",
+    "surrogate",
 ]

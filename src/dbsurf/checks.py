@@ -7,8 +7,6 @@ Checks that look at tensor *values* wait for the device, so they are skipped whi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from numbers import Integral
 
 import torch
@@ -39,9 +37,20 @@ def correction(alpha: object) -> None:
         raise ValueError(f"{wanted}, got {alpha!r}")
 
 
+def _cannot_look(tensor: Tensor) -> bool:
+    """Whether the values of a tensor are not to be had: under torch.compile and torch.func.vmap."""
+    if torch.compiler.is_compiling():
+        return True
+    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        if torch._C._functorch.is_batchedtensor(tensor):
+            return True
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return False
+
+
 def probabilities(probs: Tensor, name: str = "probs") -> None:
     """Check that every entry of ``probs`` lies in [0, 1]; NaN does not."""
-    if torch.compiler.is_compiling() or probs.numel() == 0:
+    if probs.numel() == 0 or _cannot_look(probs):
         return
     low, high = torch.aminmax(probs.detach())  # NaN spreads into both
     if not (low >= 0 and high <= 1):
@@ -70,38 +79,61 @@ def generator_device(generator: torch.Generator | None, device: torch.device) ->
         )
 
 
-@contextmanager
-def unchanged(samples: Tensor) -> Iterator[None]:
-    """Check that ``f`` leaves its samples as they are: the estimate is made of them afterwards."""
-    if torch.compiler.is_compiling() or samples.is_inference():  # nothing counts the changes there
-        yield
-        return
-    before = samples._version
-    yield
-    if samples._version != before:
-        raise ValueError("f must not change its samples in place, got samples that it changed")
+def fingerprint(samples: list[Tensor], *, values: bool) -> list[tuple[int, Tensor | None]]:
+    """What tells whether samples were changed: torch's count of changes, and maybe their sums."""
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return []
+    return [
+        (0 if x.is_inference() else x._version, x.detach().sum() if values else None)
+        for x in samples
+    ]
 
 
-def function_values(values: object, shape: torch.Size, *, finite: bool) -> Tensor:
-    """Return what ``f`` gave if it is one floating-point tensor of the expected shape."""
+def unchanged(samples: list[Tensor], before: list[tuple[int, Tensor | None]]) -> None:
+    """Check that ``f`` has left its samples as they were: the estimate is made of them."""
+    for x, (version, total) in zip(samples, before, strict=False):
+        same = x.is_inference() or x._version == version
+        if not same or (total is not None and not torch.equal(x.detach().sum(), total)):
+            raise ValueError("f must not change its samples in place, got samples that it changed")
+
+
+def function_values(
+    values: object, shape: torch.Size, *, finite: bool, name: str = "f must return"
+) -> Tensor:
+    """Return ``values`` if they are one floating-point tensor of the expected shape."""
     if not isinstance(values, Tensor):
         raise ValueError(
-            f"f must return one tensor of shape {tuple(shape)} (n, *batch), "
-            f"got {type(values).__name__}"
+            f"{name} one tensor of shape {tuple(shape)} (n, *batch), got {type(values).__name__}"
         )
     if values.shape != shape or not values.is_floating_point():
         raise ValueError(
-            f"f must return one floating-point tensor of shape {tuple(shape)} (n, *batch), "
+            f"{name} one floating-point tensor of shape {tuple(shape)} (n, *batch), "
             f"got {values.dtype} of shape {tuple(values.shape)}"
         )
     if finite:
-        finite_tensor(values, "f must return finite values")
+        finite_tensor(values, f"{name} finite values")
     return values
+
+
+def baseline(given: object, f_values: Tensor) -> Tensor | float:
+    """Return a caller's baseline if it can be subtracted from f-values ``(n, *batch)``."""
+    wanted = f"baseline must be a number or a tensor that broadcasts to {tuple(f_values.shape)}"
+    if isinstance(given, (int, float)) and not isinstance(given, bool):
+        return float(given)
+    if not isinstance(given, Tensor):
+        raise ValueError(f"{wanted} (n, *batch), got {type(given).__name__}")
+    fits = given.ndim <= f_values.ndim and all(
+        size in (1, full)
+        for size, full in zip(reversed(given.shape), reversed(f_values.shape), strict=False)
+    )
+    if not fits:
+        raise ValueError(f"{wanted} (n, *batch), got shape {tuple(given.shape)}")
+    return given.detach().to(f_values.dtype)
 
 
 def finite_tensor(values: Tensor, demand: str) -> None:
     """Check that no entry is NaN or infinite; ``demand`` says what was expected."""
-    if torch.compiler.is_compiling():
+    if _cannot_look(values):
         return
     bad = ~torch.isfinite(values.detach())
     if bad.any():

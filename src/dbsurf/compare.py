@@ -15,11 +15,12 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from dbsurf import checks
-from dbsurf.estimators.base import Estimator, Function
+from dbsurf.distributions import coordinates
+from dbsurf.estimators.base import Estimator
 from dbsurf.estimators.exact import Exact
 from dbsurf.estimators.loorf import LOORF
+from dbsurf.estimators.objective import Function
 from dbsurf.estimators.registry import get
-from dbsurf.support import view
 
 CONFIDENCE = 1.96  # two-sided 95 %
 AFFORDABLE = 2**14  # states that the reference may enumerate
@@ -247,7 +248,7 @@ def _contenders(
         name, options = CONTENDERS.get(label, (label, {}))
         try:
             estimator = get(name, n, **options)
-            estimator.accepts(dist)
+            estimator.check(dist)
         except ValueError as error:
             if wanted is not None:
                 raise
@@ -270,14 +271,14 @@ def _differentiable(
 ) -> bool:
     samples = LOORF(n).estimate(f, dist, generator=generator).samples
     with torch.enable_grad():
-        return f(samples.clone().requires_grad_()).requires_grad
+        return bool(f(samples.clone().requires_grad_()).requires_grad)
 
 
 def _reference(
     f: Function, dist: Distribution, n: int, draws: int, generator: torch.Generator | None
 ) -> tuple[Tensor, float, str]:
     """The gradient to measure bias against, the variance of that reference, and its name."""
-    if Exact.states(view(dist)) <= AFFORDABLE:
+    if coordinates(dist).state_count() <= AFFORDABLE:
         exact = Exact().estimate(f, dist).grad.flatten().double().cpu()
         return exact, 0.0, "the exact gradient"
     total, square, long = torch.zeros(()), torch.zeros(()), 10 * draws

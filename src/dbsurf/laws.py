@@ -33,17 +33,23 @@ def preserving_alpha(probs: Tensor) -> Tensor:
 
 
 def resolve_alpha(alpha: Alpha, probs: Tensor) -> float | Tensor:
-    """``alpha`` as something to multiply ``probs`` with."""
+    """``alpha`` as something to multiply ``probs`` with.
+
+    It is cut at a number so large that any discrepancy it multiplies is out of [0, 1] anyway.
+    """
     if isinstance(alpha, str):
         return preserving_alpha(probs)
-    return alpha.to(probs) if isinstance(alpha, Tensor) else float(alpha)
+    largest = torch.finfo(probs.dtype).max / 4
+    if isinstance(alpha, Tensor):
+        return alpha.to(probs).clamp(max=largest)
+    return min(float(alpha), largest)
 
 
 def _next_probability(probs: Tensor, alpha: float | Tensor, drawn: int, counts: Tensor) -> Tensor:
     """q after ``drawn`` samples of which ``counts`` were ones: the last line of algorithm 1."""
     if drawn == 0:
         return probs.unsqueeze(0)
-    return (probs * (1 + alpha) - alpha * (counts / drawn)).clamp(0, 1)
+    return (probs + alpha * (probs - counts / drawn)).clamp(0, 1)
 
 
 def _counts(n: int, probs: Tensor) -> Tensor:

@@ -75,7 +75,7 @@ def test_debias_factors_of_a_saturated_logit_are_those_of_its_small_side():
         estimator = case.build(2)
         if not getattr(estimator, "debias", False):
             continue
-        seen = dbsurf.support.view(Bernoulli(logits=torch.tensor([-40.0, 40.0])))
+        seen = dbsurf.distributions.coordinates(Bernoulli(logits=torch.tensor([-40.0, 40.0])))
         low, high = estimator.sampler.debias_factor(seen.minor, 2)
         assert low == high
 

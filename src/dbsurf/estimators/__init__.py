@@ -1,5 +1,6 @@
 """How samples and f-values become a gradient. One estimator a file."""
 
+from dbsurf.distributions import Combination
 from dbsurf.estimators.arms import ARMS
 from dbsurf.estimators.base import Draw, Estimate, Estimator
 from dbsurf.estimators.dbsurf import DBsurf
@@ -8,10 +9,10 @@ from dbsurf.estimators.double_cv import DoubleCV
 from dbsurf.estimators.exact import Exact, exact
 from dbsurf.estimators.leave_one_out import LeaveOneOut
 from dbsurf.estimators.loorf import LOORF
+from dbsurf.estimators.loss import surrogate
 from dbsurf.estimators.mdsurf import MDsurf
 from dbsurf.estimators.registry import available, get
 from dbsurf.estimators.reinforce import Reinforce
-from dbsurf.estimators.scores import Combination
 
 __all__ = [
     "ARMS",
@@ -30,4 +31,5 @@ __all__ = [
     "available",
     "exact",
     "get",
+    "surrogate",
 ]

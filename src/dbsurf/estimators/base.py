@@ -1,23 +1,29 @@
-"""What an estimator is: samples and f-values in, a value with the estimator's gradient out."""
+"""What an estimator is, and the one pipeline that all of them go through.
+
+    draw      samples, and the noise behind them where an estimator needs it
+    prepare   what is fixed before f is asked at the samples: state, context, f at other points
+    f         the only place where f is asked at the samples
+    combine   weights of the scores; pure, and unbiased because prepare did not see the samples
+    learn     an update of the state, after the gradient is made, in training mode
+
+A subclass says what it does at each step; `forward`, `estimate` and `loss` run them.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.distributions import Distribution
 
 from dbsurf import checks
-from dbsurf.estimators.scores import ClosedFormScore, Combination, Score, score_of
+from dbsurf.distributions import Combination, Coordinates, coordinates
+from dbsurf.distributions.base import ByLogits
+from dbsurf.distributions.joint import Joint, leaves
+from dbsurf.estimators.objective import FINITE_GRADIENT, Asking, Function, Objective, transformed
 from dbsurf.samplers.base import Sampler
-from dbsurf.support import Binary, View, unwrap, view
-
-Function = Callable[[Tensor], Tensor]
-FINITE_GRADIENT = "f must have a finite gradient at 0 and 1"
 
 
 class Estimate(NamedTuple):
@@ -26,46 +32,42 @@ class Estimate(NamedTuple):
     Attributes:
         value: mean of f over the samples, ``(*batch,)``.
         grad: estimated gradient of E[f], for every batch element: with respect to the logits, or
-            to the distribution's own parameter where it has no logits.
+            to the distribution's own parameter where it has no logits. A tuple or dict, like the
+            samples, where the distributions are one.
         samples: ``(n, *batch, *event)``.
         f_values: ``(n, *batch)``.
+        aux: what f returned beside its values, with ``has_aux=True``.
     """
 
     value: Tensor
     grad: Tensor
     samples: Tensor
     f_values: Tensor
+    aux: Any = None
 
 
-@dataclass
+@dataclass(frozen=True)
 class Draw:
-    """What one call knows: the distribution as coordinates, the samples, and f at the samples.
+    """What one call knows when it combines f-values to a gradient. Nothing here changes any more.
 
     Attributes:
-        seen: the distribution as independent coordinates; ``seen.probs`` has its probabilities.
-        score: its score.
+        law: the distribution as independent coordinates; ``law.probs`` has its probabilities.
         samples: ``(n, *batch, *event)``.
+        noise: what the samples were made from, as `Estimator.draw_with_noise` gave it.
         context: the features given by the caller for each batch element, if any.
-        f_values: ``(n, *batch)``, detached.
-        memory: what `Estimator.recall` gave before f was evaluated.
-        grad_f: gradient of f at each sample, like ``samples``, divided by ``grad_scale``; only if
-            `Estimator.needs_grad_f`.
-        grad_scale: a factor for each batch element, None for 1: what arrives on the way back is
-            used as it is rather than copied.
-        control: room for what `Estimator.combine` leaves to `Estimator.learn`.
-        learned: whether this draw has been learned from; once is enough.
+        prepared: what `Estimator.prepare` gave before f was asked at the samples.
+        f_values: ``(n, *batch)``, detached, at least float32, less the caller's baseline.
+        grad_f: gradient of f at each sample, like ``samples``; only if `Estimator.needs_grad_f`,
+            or in training mode if `Estimator.learns_from_grad_f`.
     """
 
-    seen: View
-    score: Score
-    samples: Tensor
+    law: Coordinates
+    samples: Any
+    noise: Any
     context: Tensor | None
+    prepared: Any
     f_values: Tensor
-    memory: Any = None
     grad_f: Tensor | None = None
-    grad_scale: Tensor | None = None
-    control: Tensor | None = None
-    learned: bool = False
 
 
 class Estimator(nn.Module, ABC):
@@ -75,19 +77,24 @@ class Estimator(nn.Module, ABC):
     parameters the estimator's gradient, and f's own parameters the pathwise one, in one pass.
 
     A subclass sets ``sampler`` and says in `combine` how f-values become weights of scores; see
-    the guide "Add an estimator". One with state keeps it in buffers and changes it in `learn`.
+    the guide "Add an estimator". One with state changes it in `learn`.
 
     Attributes:
         n: number of samples; None if all states are enumerated.
         evaluations: how often f is evaluated per draw; None if that depends on the support.
         unbiased: whether the expectation of the estimate is the gradient, for every f and p.
+        learns: whether it has a state that calls in training mode change.
         needs_grad_f: whether f has to be differentiable in x.
+        learns_from_grad_f: whether it uses the gradient of f to learn, where there is one.
         bernoulli_only: whether the distribution has to be Bernoulli.
+        distributions: which distributions it takes, in words.
     """
 
     needs_grad_f: bool = False
+    learns_from_grad_f: bool = False
     bernoulli_only: bool = False
     unbiased: bool = True
+    learns: bool = False
 
     def __init__(self, n: int, sampler: Sampler, *, smallest: int = 1, validate: bool = True):
         super().__init__()
@@ -101,75 +108,111 @@ class Estimator(nn.Module, ABC):
     def evaluations(self) -> int | None:
         return self.n
 
+    @property
+    def distributions(self) -> str:
+        return "Bernoulli" if self.bernoulli_only else "any discrete"
+
     # --- what a subclass says -------------------------------------------------------------------
+
+    def draw_samples(self, law: Coordinates, generator: torch.Generator | None) -> Any:
+        """The samples at which f is evaluated, ``(n, *batch, *event)``."""
+        assert self.n is not None
+        return law.draw(self.sampler, self.n, generator)
+
+    def draw_with_noise(
+        self, law: Coordinates, generator: torch.Generator | None
+    ) -> tuple[Any, Any]:
+        """The samples, and what they were made from, for an estimator that needs both."""
+        return self.draw_samples(law, generator), None
+
+    def prepare(self, law: Coordinates, context: Tensor | None, f: Objective) -> Any:
+        """What is fixed before f is asked at the samples; `combine` has it as ``draw.prepared``.
+
+        State that `combine` uses is read here: to read it later would let a draw's own f-values
+        into its weights, which is a bias, for instance when one graph is walked backward twice.
+        ``f`` may be asked at points that do not depend on the samples.
+        """
+        return None
 
     @abstractmethod
     def combine(self, draw: Draw) -> Combination:
         """Weights of the scores, and maybe a factor and an offset for each coordinate."""
 
-    def recall(self) -> Any:
-        """What earlier calls have taught, fixed for one draw; `combine` has it as ``draw.memory``.
+    def learn(self, draw: Draw, combination: Combination) -> None:
+        """Update the state after an estimate: once a draw, in training mode, without grad."""
 
-        To use the state itself in `combine` would let a draw's own f-values into its weights,
-        which is a bias, for instance when one graph is walked backward twice.
-        """
-        return None
-
-    def learn(self, draw: Draw) -> None:
-        """Update the estimator's state after an estimate; called in training mode only."""
-
-    def draw_samples(self, seen: View, generator: torch.Generator | None) -> Tensor:
-        """The samples at which f is evaluated, ``(n, *batch, *event)``."""
-        assert self.n is not None
-        return self.sampler.draw(seen, self.n, generator)
-
-    def average(self, f_values: Tensor, seen: View) -> Tensor:
+    def average(self, f_values: Tensor, draw: Draw) -> Tensor:
         """The estimate of E[f] itself."""
         return f_values.mean(0)
 
-    # --- what all of them do ----------------------------------------------------------------------
+    def check_law(self, law: Coordinates) -> None:
+        """Check that this estimator works for the distribution; else a ValueError says why not."""
+        if self.bernoulli_only and not law.binary:
+            raise ValueError(f"dist must be Bernoulli for {type(self).__name__}, got {law.name}")
+        if (self.needs_grad_f or self.learns_from_grad_f) and not isinstance(law, ByLogits):
+            raise ValueError(
+                f"dist must be one distribution for {type(self).__name__}, got {law.name}; "
+                "join the logits of several with torch.cat"
+            )
+
+    def check(self, dist: Any) -> None:
+        """Check that this estimator works for a distribution; else a ValueError says why not."""
+        self._open(dist, None)
+
+    # --- what all of them do --------------------------------------------------------------------
 
     def forward(
         self,
         f: Function,
-        dist: Distribution,
+        dist: Any,
         *,
         generator: torch.Generator | None = None,
         context: Tensor | None = None,
-    ) -> Tensor:
+        baseline: Tensor | float | None = None,
+        fold: bool = False,
+        chunk: int | None = None,
+        has_aux: bool = False,
+    ) -> Any:
         """The value of E[f], with the estimated gradient behind it.
 
         Args:
             f: maps samples ``(n, *batch, *event)`` to values ``(n, *batch)``.
-            dist: a discrete torch distribution, its coordinates independent.
+            dist: a torch distribution, or a tuple or dict of independent ones with one batch shape;
+                f then gets a tuple or dict of samples.
             generator: source of randomness, on the distribution's device.
             context: features for each batch element, for estimators that learn a control
                 variate; the others do not look at it.
+            baseline: subtracted from f in the estimate, not in the value; ``(*batch,)``, say from a
+                critic. It must not depend on the samples.
+            fold: f takes ``(n * batch, *event)`` and returns ``(n * batch,)``.
+            chunk: how many samples f gets at a time, to save memory; None for all.
+            has_aux: f returns ``(values, aux)``, and so does this call.
 
         Returns:
-            The mean of f over the samples, ``(*batch,)``.
+            The mean of f over the samples, ``(*batch,)``; with ``has_aux`` a pair of it and aux.
         """
-        seen, score = self._open(dist, generator)
-        samples = self.draw_samples(seen, generator)
-        if self.needs_grad_f:
-            return self._collect(f, seen, score, samples, context)
-        memory = self.recall()
-        f_values = self._evaluate(f, samples, seen)
-        draw = Draw(seen, score, samples, context, f_values.detach(), memory)
-        with torch.no_grad():
-            combination = self.combine(draw)
-        result = score.attach(self.average(f_values, seen), combination, samples)
-        self._learn(draw)
-        return result
+        law = self._open(dist, generator)
+        objective = Objective(f, law, Asking(fold, chunk, has_aux), validate=self.validate)
+        draw = self._before_f(law, generator, context, objective)
+        if self._wants_grad_f() and torch.is_grad_enabled() and not transformed():
+            value = self._collect(draw, objective, baseline)
+        else:
+            f_values, grad_f = self._ask(objective, draw.samples)
+            value = self._attach(draw, f_values, grad_f, baseline)
+        return (value, objective.aux) if has_aux else value
 
     def estimate(
         self,
         f: Function,
-        dist: Distribution,
+        dist: Any,
         *,
         generator: torch.Generator | None = None,
         context: Tensor | None = None,
-        samples: Tensor | None = None,
+        baseline: Tensor | float | None = None,
+        fold: bool = False,
+        chunk: int | None = None,
+        has_aux: bool = False,
+        samples: Any = None,
     ) -> Estimate:
         """The same estimate as plain tensors, without a backward.
 
@@ -178,90 +221,223 @@ class Estimator(nn.Module, ABC):
             dist: as in `forward`.
             generator: as in `forward`.
             context: as in `forward`.
+            baseline: as in `forward`.
+            fold: as in `forward`.
+            chunk: as in `forward`.
+            has_aux: as in `forward`; aux is in the result.
             samples: use these, ``(n, *batch, *event)``, instead of drawing: what the estimator
                 makes of samples that are given.
         """
-        seen, score = self._open(dist, generator)
-        if samples is None:
-            samples = self.draw_samples(seen, generator)
-        else:
-            shape = (self.n, *dist.batch_shape, *dist.event_shape)
-            if samples.shape != shape:
-                raise ValueError(
-                    f"samples must have shape {shape} (n, *batch, *event), "
-                    f"got {tuple(samples.shape)}"
-                )
-        memory, grad_f = self.recall(), None
-        if self.needs_grad_f:
-            inputs = samples.clone().requires_grad_()
-            with torch.enable_grad():
-                f_values = self._evaluate(f, inputs, seen)
-            grad_f = torch.zeros_like(samples)
-            if f_values.requires_grad:
-                (found,) = torch.autograd.grad(f_values.sum(), inputs, allow_unused=True)
-                grad_f = grad_f if found is None else found
-            if self.validate:
-                checks.finite_tensor(grad_f, FINITE_GRADIENT)
-        else:
-            with torch.no_grad():
-                f_values = self._evaluate(f, samples, seen)
-        f_values = f_values.detach()
-        draw = Draw(seen, score, samples, context, f_values, memory, grad_f)
+        law = self._open(dist, generator)
+        objective = Objective(f, law, Asking(fold, chunk, has_aux), validate=self.validate)
         with torch.no_grad():
-            gradient = score.gradient(self.combine(draw), samples)
-            self._learn(draw)
-            return Estimate(self.average(f_values, seen), gradient, samples, f_values)
+            draw = self._before_f(law, generator, context, objective, samples)
+            f_values, grad_f = self._ask(objective, draw.samples)
+            draw = self._after_f(draw, f_values, grad_f, baseline)
+            combination = self._finish(draw)
+            gradient = law.gradient(combination, draw.samples)
+            value = self.average(f_values.detach(), draw)
+        return Estimate(value, gradient, draw.samples, f_values.detach(), objective.aux)
 
-    def accepts(self, dist: Distribution) -> View:
-        """``dist`` as coordinates, if this estimator works for it; else a ValueError says why."""
-        if not isinstance(dist, Distribution):
+    def draw(self, dist: Any, *, generator: torch.Generator | None = None) -> Any:
+        """Samples to evaluate elsewhere, ``(n, *batch, *event)``; `loss` takes them back.
+
+        Where the estimator needs the gradient of f, the samples require one.
+        """
+        law = self._open(dist, generator)
+        with torch.no_grad():
+            samples = self.draw_samples(law, generator)
+        return samples.requires_grad_() if self._wants_grad_f() else samples
+
+    def loss(
+        self,
+        samples: Any,
+        f_values: Tensor,
+        dist: Any,
+        *,
+        context: Tensor | None = None,
+        baseline: Tensor | float | None = None,
+    ) -> Tensor:
+        """The same as `forward`, for samples of `draw` that were evaluated by the caller.
+
+        Args:
+            samples: what `draw` gave.
+            f_values: f at the samples, ``(n, *batch)``.
+            dist: the distribution that the samples were drawn from.
+            context: as in `forward`.
+            baseline: as in `forward`.
+
+        Returns:
+            The mean of f over the samples, ``(*batch,)``, with the estimated gradient behind it.
+
+        Example:
+            >>> import torch, dbsurf
+            >>> from torch.distributions import Categorical
+            >>> logits = torch.zeros(3, requires_grad=True)
+            >>> E, q = dbsurf.LOORF(4), Categorical(logits=logits)
+            >>> x = E.draw(q)
+            >>> reward = torch.tensor([1.0, 2.0, 0.0])[x]  # from anywhere, at any time
+            >>> E.loss(x, reward, q).backward()
+        """
+        law = self._open(dist, None)
+        self._check_samples(law, samples)
+
+        def no_f(_: Any) -> Tensor:
+            raise ValueError(
+                f"{type(self).__name__} asks f at other points than the samples: use E(f, dist)"
+            )
+
+        objective = Objective(no_f, law, Asking(), validate=self.validate)
+        with torch.no_grad():
+            prepared = self.prepare(law, context, objective)
+        shape = torch.Size((leaves(samples)[0].shape[0], *law.batch_shape))
+        f_values = checks.function_values(
+            f_values, shape, finite=self.validate, name="f_values must be"
+        )
+        grad_f = objective.gradient(f_values, samples) if self._wants_grad_f() else None
+        draw = Draw(law, _detached(samples), None, context, prepared, f_values)
+        return self._attach(draw, f_values, grad_f, baseline)
+
+    # --- the steps of the pipeline --------------------------------------------------------------
+
+    def _open(self, dist: Any, generator: torch.Generator | None) -> Coordinates:
+        law = coordinates(dist)
+        if not law.differentiable:
             raise ValueError(
                 f"dist must be a torch distribution for an estimator, got {type(dist).__name__}"
             )
-        seen = view(dist)
-        if self.bernoulli_only and not isinstance(seen, Binary):
-            raise ValueError(
-                f"dist must be Bernoulli for {type(self).__name__}, "
-                f"got {type(unwrap(dist)).__name__}"
-            )
-        return seen
-
-    def _open(self, dist: Distribution, generator: torch.Generator | None) -> tuple[View, Score]:
-        seen = self.accepts(dist)
-        checks.generator_device(generator, seen.probs.device)
+        self.check_law(law)
+        checks.generator_device(generator, law.device)
         if self.validate:
-            checks.probabilities(seen.probs)
-        return seen, score_of(dist)
+            law.check()
+        return law
 
-    def _evaluate(self, f: Function, samples: Tensor, seen: View) -> Tensor:
-        shape = torch.Size((samples.shape[0], *seen.batch_shape))
-        with checks.unchanged(samples):
-            f_values = f(samples)
-        return checks.function_values(f_values, shape, finite=self.validate)
+    def _wants_grad_f(self) -> bool:
+        return self.needs_grad_f or (self.learns_from_grad_f and self.training)
 
-    def _learn(self, draw: Draw) -> None:
-        if self.training and not draw.learned:
-            draw.learned = True
-            with torch.no_grad():
-                self.learn(draw)
+    @torch.no_grad()
+    def _before_f(
+        self,
+        law: Coordinates,
+        generator: torch.Generator | None,
+        context: Tensor | None,
+        objective: Objective,
+        samples: Any = None,
+    ) -> Draw:
+        if samples is None:
+            samples, noise = self.draw_with_noise(law, generator)
+        else:
+            noise = None
+            self._check_samples(law, samples)
+        prepared = self.prepare(law, context, objective)
+        return Draw(law, samples, noise, context, prepared, NOT_YET)
 
-    def _collect(
-        self, f: Function, seen: View, score: Score, samples: Tensor, context: Tensor | None
+    def _ask(self, objective: Objective, samples: Any) -> tuple[Tensor, Tensor | None]:
+        if self._wants_grad_f():
+            return objective.with_gradient(samples)
+        return objective(samples), None
+
+    def _after_f(
+        self, draw: Draw, f_values: Tensor, grad_f: Tensor | None, baseline: Tensor | float | None
+    ) -> Draw:
+        f_values = f_values.detach()
+        f_values = f_values.to(torch.promote_types(f_values.dtype, torch.float32))
+        if baseline is not None:
+            f_values = f_values - checks.baseline(baseline, f_values)
+        return replace(draw, f_values=f_values, grad_f=grad_f)
+
+    @torch.no_grad()
+    def _finish(self, draw: Draw) -> Combination:
+        combination = self.combine(draw)
+        self._learn(draw, combination)
+        return combination
+
+    @torch.no_grad()
+    def _learn(self, draw: Draw, combination: Combination) -> None:
+        # A transform of torch.func must not leave its tensors in the state.
+        if self.learns and self.training and not torch._C._are_functorch_transforms_active():
+            self.learn(draw, combination)
+
+    def _attach(
+        self,
+        draw: Draw,
+        f_values: Tensor,
+        grad_f: Tensor | None,
+        baseline: Tensor | float | None,
     ) -> Tensor:
+        combination = self._finish(self._after_f(draw, f_values, grad_f, baseline))
+        return draw.law.attach(self.average(f_values, draw), combination, draw.samples)
+
+    def _collect(self, draw: Draw, objective: Objective, baseline: Tensor | float | None) -> Tensor:
         """Evaluate f so that its gradient at the samples is picked up on the way back."""
-        assert isinstance(score, ClosedFormScore)
-        draw = Draw(seen, score, samples, context, samples.new_empty(0), self.recall())
+        law = draw.law
+        assert isinstance(law, ByLogits)
+        later = Later(self)
         inputs: Tensor
         upstream: Tensor
         inputs, upstream = Collect.apply(  # type: ignore[no-untyped-call]
-            score.parameter, samples, self, draw
+            law.parameter, draw.samples, law.batch_shape, later
         )
-        f_values = self._evaluate(f, inputs, seen)
-        draw.f_values = f_values.detach()
-        return self.average(f_values, seen) + upstream.to(f_values.dtype)
+        f_values = objective(inputs)
+        later.draw = self._after_f(draw, f_values, None, baseline)
+        value = self.average(f_values, draw) + upstream.to(f_values.dtype)
+        if self.needs_grad_f:
+            return value
+        with torch.no_grad():
+            later.combination = self.combine(later.draw)
+        return law.attach(value, later.combination, draw.samples)
+
+    def _check_samples(self, law: Coordinates, samples: Any) -> None:
+        parts = law.parts if isinstance(law, Joint) else [law]
+        tensors = leaves(samples)
+        for part, tensor in zip(parts, tensors, strict=True):
+            shape = (self.n or tensor.shape[0], *part.batch_shape, *part.event_shape)
+            if tensor.shape != shape:
+                raise ValueError(
+                    f"samples must have shape {shape} (n, *batch, *event), "
+                    f"got {tuple(tensor.shape)}"
+                )
+        if self.validate and not transformed() and not law.contains(samples):
+            raise ValueError(
+                "samples must lie in the distribution's support, got values outside it"
+            )
 
     def extra_repr(self) -> str:
         return f"n={self.n}, sampler={self.sampler!r}"
+
+
+NOT_YET = torch.empty(0)  # stands for the f-values of a draw until f has been asked
+
+
+def _detached(samples: Any) -> Any:
+    return samples.detach() if isinstance(samples, Tensor) else samples
+
+
+@dataclass
+class Later:
+    """What a call leaves for its backward, where the gradient of f becomes known."""
+
+    estimator: Estimator
+    draw: Draw | None = None
+    combination: Combination | None = None  # made in the forward, if it does not need grad f
+    learned: bool = False  # a graph may be walked more than once
+
+    def gradient(self, grad_f: Tensor | None) -> Tensor | None:
+        """Learn from the draw, once; the estimate for the parameter, if it has waited for this."""
+        assert self.draw is not None
+        estimator, law = self.estimator, self.draw.law
+        assert isinstance(law, ByLogits)
+        draw, combination = replace(self.draw, grad_f=grad_f), self.combination
+        if combination is None:
+            if grad_f is None:
+                draw = replace(draw, grad_f=torch.zeros_like(draw.samples))
+            combination = estimator.combine(draw)
+        if not self.learned:
+            self.learned = True
+            estimator._learn(draw, combination)
+        if self.combination is not None:
+            return None
+        return law.to_parameter(law.gradient(combination, draw.samples))
 
 
 class Collect(torch.autograd.Function):
@@ -269,29 +445,31 @@ class Collect(torch.autograd.Function):
 
     The second output is 0 for every batch element and is added to the mean of f, so that the
     gradient G of the loss with respect to that mean arrives here together with the samples' own
-    gradient, which is G/n times the gradient of f. The estimate is made from both, and f is
-    differentiated once.
+    gradient, which is G/n times the gradient of f. f is differentiated once.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, parameter: Tensor, samples: Tensor, estimator: Estimator, draw: Draw
+        ctx: Any, parameter: Tensor, samples: Tensor, batch_shape: torch.Size, later: Later
     ) -> tuple[Tensor, Tensor]:
-        ctx.estimator, ctx.draw = estimator, draw
-        return samples.view_as(samples), samples.new_zeros(draw.seen.batch_shape)
+        ctx.later = later
+        ctx.set_materialize_grads(False)
+        return samples.view_as(samples), samples.new_zeros(batch_shape)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, None, None, None]:
         received, upstream = grads
-        estimator, draw = ctx.estimator, ctx.draw
-        # An element with G = 0 has no part in the loss: its gradient is 0 whatever f does.
-        draw.grad_scale = torch.where(upstream == 0, 0, received.shape[0] / upstream)
-        if estimator.validate and torch.isfinite(upstream).all():
-            # (A loss that was scaled out of its range is not f's doing.)
-            checks.finite_tensor(received, FINITE_GRADIENT)
-        draw.grad_f = received
-        gradient = draw.score.gradient(estimator.combine(draw), draw.samples)
-        estimator._learn(draw)
+        grad_f = None
+        if received is not None:
+            if ctx.later.estimator.validate and torch.isfinite(upstream).all():
+                # (A loss that was scaled out of its range is not f's doing.)
+                checks.finite_tensor(received, FINITE_GRADIENT)
+            # An element with G = 0 has no part in the loss: its gradient is 0 whatever f does.
+            scale = torch.where(upstream == 0, 0, received.shape[0] / upstream)
+            grad_f = received * scale.reshape(scale.shape + (1,) * (received.ndim - 1 - scale.ndim))
+        gradient = ctx.later.gradient(grad_f)
+        if gradient is None:
+            return None, None, None, None
         upstream = upstream.reshape(upstream.shape + (1,) * (gradient.ndim - upstream.ndim))
-        return draw.score.to_parameter(gradient) * upstream, None, None, None
+        return gradient * upstream, None, None, None

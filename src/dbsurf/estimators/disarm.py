@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from dbsurf.distributions import Combination
 from dbsurf.estimators.base import Draw, Estimator
 from dbsurf.estimators.leave_one_out import leave_one_out
-from dbsurf.estimators.scores import Combination
 from dbsurf.samplers.antithetic import Antithetic
-from dbsurf.support import Binary
 
 
 class DisARM(Estimator):
@@ -42,8 +41,7 @@ class DisARM(Estimator):
         super().__init__(n, Antithetic(), validate=validate)
 
     def combine(self, draw: Draw) -> Combination:
-        assert isinstance(draw.seen, Binary)
         pairs = draw.f_values.unflatten(0, (-1, 2))  # (n/2, 2, *batch)
         weights = leave_one_out(pairs.transpose(0, 1)) / pairs.shape[0]  # (2, n/2, *batch)
-        factor = self.sampler.debias_factor(draw.seen.minor, 2)
+        factor = draw.law.debias_factor(self.sampler, 2)
         return Combination(weights.transpose(0, 1).flatten(0, 1), factor, centred=True)

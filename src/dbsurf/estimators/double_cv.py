@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from dbsurf.distributions import Bits, Combination, Coordinates
 from dbsurf.estimators.base import Draw, Estimator
 from dbsurf.estimators.leave_one_out import leave_one_out
-from dbsurf.estimators.scores import ClosedFormScore, Combination
+from dbsurf.estimators.objective import Objective
 from dbsurf.samplers.iid import IID
 
 
@@ -48,6 +49,7 @@ class DoubleCV(Estimator):
 
     needs_grad_f = True
     bernoulli_only = True
+    learns = True
     overlap: Tensor
     energy: Tensor
 
@@ -75,35 +77,33 @@ class DoubleCV(Estimator):
         # Before anything is known, or while B has always been 0, a = 0 is as good as any.
         return -self.overlap / torch.where(self.energy > 0, self.energy, torch.inf)
 
-    def recall(self) -> float | Tensor:
+    def prepare(self, law: Coordinates, context: Tensor | None, f: Objective) -> float | Tensor:
         return self.coefficient
 
     def combine(self, draw: Draw) -> Combination:
-        assert isinstance(draw.score, ClosedFormScore)
-        assert draw.grad_f is not None
-        probs, grad_f, samples = draw.seen.probs, draw.grad_f, draw.samples
-        n = samples.shape[0]
-        batch_dims = draw.f_values.ndim - 1
+        law, grad_f, samples = draw.law, draw.grad_f, draw.samples
+        assert isinstance(law, Bits)
+        assert grad_f is not None
+        n, batch_dims = samples.shape[0], draw.f_values.ndim - 1
+        grad_f, samples = grad_f.to(law.probs.dtype), samples.to(law.probs.dtype)
         summed = grad_f.sum(0)
-        control = torch.empty_like(draw.f_values)
+        controls = []
         for i in range(n):  # v_i . (x_i - p), one slice at a time rather than n at once
-            product = (summed - grad_f[i]).mul_(samples[i] - probs).div_(n - 1)
-            control[i] = product.unsqueeze(-1).flatten(batch_dims).sum(-1)
-        if draw.grad_scale is not None:
-            scale = draw.grad_scale
-            control *= scale
-            summed *= scale.reshape(scale.shape + (1,) * (summed.ndim - scale.ndim))
-        draw.control = draw.score.contract(leave_one_out(control), samples, centred=True)
-        draw.control -= summed.mul_(probs).mul_(1 - probs).div_(n)
-        offset = draw.control * draw.memory
-        return Combination(leave_one_out(draw.f_values), offset=offset, centred=True)
+            product = (summed - grad_f[i]) * (samples[i] - law.probs) / (n - 1)
+            controls.append(product.unsqueeze(-1).flatten(batch_dims).sum(-1))
+        weights = leave_one_out(torch.stack(controls))
+        control = law.contract(weights, samples, centred=True)
+        control = control - summed * (law.slope() / n)
+        offset = control * draw.prepared
+        return Combination(leave_one_out(draw.f_values), None, offset, True, memo=control)
 
-    def learn(self, draw: Draw) -> None:
-        assert isinstance(draw.score, ClosedFormScore)
-        assert draw.control is not None
-        weights = leave_one_out(draw.f_values).to(draw.control.dtype)
-        plain = draw.score.contract(weights, draw.samples, centred=True)
-        overlap, energy = (plain * draw.control).sum(), draw.control.square().sum()
+    def learn(self, draw: Draw, combination: Combination) -> None:
+        law, control = draw.law, combination.memo
+        assert isinstance(law, Bits)
+        assert combination.weights is not None
+        weights = combination.weights.to(control.dtype)
+        plain = law.contract(weights, draw.samples, centred=True)
+        overlap, energy = (plain * control).sum(), control.square().sum()
         # A loss scaled beyond its range arrives here as infinity; what is known must survive it.
         sound = torch.isfinite(overlap) & torch.isfinite(energy)
         for state, new in ((self.overlap, overlap), (self.energy, energy)):

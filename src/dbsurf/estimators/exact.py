@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution
 
-from dbsurf.estimators.base import Draw, Estimate, Estimator, Function
-from dbsurf.estimators.scores import Combination
+from dbsurf.distributions import Combination, Coordinates
+from dbsurf.distributions.base import INFINITE
+from dbsurf.estimators.base import Draw, Estimate, Estimator
+from dbsurf.estimators.objective import Function
 from dbsurf.samplers.iid import IID
-from dbsurf.support import Binary, Lattice, View
 
 MOST_STATES = 2**20
 
@@ -41,57 +41,41 @@ class Exact(Estimator):
         super().__init__(1 if n is None else n, IID(), validate=validate)
         self.n = None
 
-    def draw_samples(self, seen: View, generator: torch.Generator | None) -> Tensor:
-        index = self._states(seen)
-        return index.to(seen.probs.dtype) if isinstance(seen, Binary) else seen.decode(index, None)
+    @property
+    def distributions(self) -> str:
+        return "finite"
 
-    def average(self, f_values: Tensor, seen: View) -> Tensor:
-        return (self._probabilities(seen).to(f_values.dtype) * f_values).sum(0)
-
-    def combine(self, draw: Draw) -> Combination:
-        return Combination(self._probabilities(draw.seen).to(draw.f_values.dtype) * draw.f_values)
-
-    @staticmethod
-    def states(seen: View) -> float:
-        """How many states an event has; infinite for a law with infinite support."""
-        values, event = _values_and_event(seen)
-        infinite = isinstance(seen, Lattice) and not seen.finite
-        return math.inf if infinite else values ** event.numel()
-
-    def _states(self, seen: View) -> Tensor:
-        """Category numbers of all states, ``(states, *coords)``."""
-        count = self.states(seen)
-        if count == math.inf:
+    def draw_with_noise(
+        self, law: Coordinates, generator: torch.Generator | None
+    ) -> tuple[Any, Tensor]:
+        """All states, and in place of the noise their probabilities."""
+        count = law.state_count()
+        if count == INFINITE:
             raise ValueError("dist must have a finite support for Exact, got an infinite one")
         if count > MOST_STATES:
             raise ValueError(
-                f"dist must have at most {MOST_STATES:,} states for Exact, got {count:,}"
+                f"dist must have at most {MOST_STATES:,} states for Exact, got {count:,.0f}"
             )
-        values, event = _values_and_event(seen)
-        coords = (*seen.batch_shape, *event)
-        state = torch.arange(values ** event.numel(), device=seen.probs.device)
-        place = values ** torch.arange(event.numel(), device=seen.probs.device)
-        digits = (state.unsqueeze(-1) // place) % values  # (states, event.numel())
-        digits = digits.view(-1, *(1,) * len(seen.batch_shape), *event)
-        return digits.expand(-1, *coords)
+        states, mass = law.states()
+        return states, mass.detach()
 
-    def _probabilities(self, seen: View) -> Tensor:
-        """Probabilities of all states, ``(states, *batch)``."""
-        index = self._states(seen)
-        probs = seen.states()[1] if isinstance(seen, Binary) else seen.probs
-        chosen = probs.expand(*index.shape, probs.shape[-1]).gather(-1, index.unsqueeze(-1))[..., 0]
-        return chosen.unsqueeze(-1).flatten(1 + len(seen.batch_shape)).prod(-1)
+    def draw_samples(self, law: Coordinates, generator: torch.Generator | None) -> Any:
+        return self.draw_with_noise(law, generator)[0]
+
+    def average(self, f_values: Tensor, draw: Draw) -> Tensor:
+        return (_mass(draw).to(f_values.dtype) * f_values).sum(0)
+
+    def combine(self, draw: Draw) -> Combination:
+        return Combination(_mass(draw).to(draw.f_values.dtype) * draw.f_values)
 
 
-def _values_and_event(seen: View) -> tuple[int, torch.Size]:
-    """How many values a coordinate takes, and the shape of the coordinates of one event."""
-    binary = isinstance(seen, Binary)
-    coords = seen.probs.shape if binary else seen.probs.shape[:-1]
-    values = 2 if binary else seen.probs.shape[-1]
-    return values, coords[len(seen.batch_shape) :]
+def _mass(draw: Draw) -> Tensor:
+    """Probabilities of all states, ``(states, *batch)``."""
+    mass: Tensor = draw.law.states()[1] if draw.noise is None else draw.noise
+    return mass
 
 
-def exact(f: Function, dist: Distribution) -> Estimate:
+def exact(f: Function, dist: Any) -> Estimate:
     """Value and gradient of E[f] by enumerating the support of ``dist`` (see `Exact`).
 
     Example:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from dbsurf.distributions import Combination
 from dbsurf.estimators.base import Draw, Estimator
-from dbsurf.estimators.scores import Combination
 from dbsurf.samplers.base import Sampler
-from dbsurf.support import Binary
 
 
 def leave_one_out(f_values: Tensor) -> Tensor:
@@ -55,9 +54,7 @@ class LeaveOneOut(Estimator):
     def combine(self, draw: Draw) -> Combination:
         factor = None
         if self.debias:
-            assert isinstance(draw.seen, Binary)
-            assert self.n is not None
-            factor = self.sampler.debias_factor(draw.seen.minor, self.n)
+            factor = draw.law.debias_factor(self.sampler, draw.f_values.shape[0])
         return Combination(leave_one_out(draw.f_values), factor, centred=True)
 
     def extra_repr(self) -> str:

@@ -8,8 +8,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from dbsurf.distributions import Combination, Coordinates
 from dbsurf.estimators.base import Draw, Estimator
-from dbsurf.estimators.scores import Combination
+from dbsurf.estimators.objective import Objective
 from dbsurf.samplers.iid import IID
 
 
@@ -59,27 +60,26 @@ class Reinforce(Estimator):
         if not 0 <= decay < 1:
             raise ValueError(f"decay must lie in [0, 1), got {decay!r}")
         self.baseline = baseline
+        self.learns = baseline is not None
         self.decay = decay
         self.register_buffer("mean", torch.zeros(tuple(batch_shape)))
         self.register_buffer("mass", torch.zeros(()))  # decayed number of calls behind the mean
 
-    def recall(self) -> Tensor | None:
+    def prepare(self, law: Coordinates, context: Tensor | None, f: Objective) -> Tensor | None:
         return None if self.baseline is None else self.mean.clone()
 
     def combine(self, draw: Draw) -> Combination:
         f_values = draw.f_values
-        if draw.memory is not None:
-            if draw.memory.ndim and draw.memory.shape != f_values.shape[1:]:
+        if draw.prepared is not None:
+            if draw.prepared.ndim and draw.prepared.shape != f_values.shape[1:]:
                 raise ValueError(
                     f"batch_shape must be the distribution's {tuple(f_values.shape[1:])} or (), "
-                    f"got {tuple(draw.memory.shape)}"
+                    f"got {tuple(draw.prepared.shape)}"
                 )
-            f_values = f_values - draw.memory.to(f_values.dtype)
+            f_values = f_values - draw.prepared.to(f_values.dtype)
         return Combination(f_values / f_values.shape[0])
 
-    def learn(self, draw: Draw) -> None:
-        if self.baseline is None:
-            return
+    def learn(self, draw: Draw, combination: Combination) -> None:
         new = draw.f_values.mean(0) if self.mean.ndim else draw.f_values.mean()
         # What is known must survive an infinite f-value that was let through.
         new = torch.where(torch.isfinite(new), new.to(self.mean.dtype), self.mean)

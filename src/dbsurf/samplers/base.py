@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from dbsurf import checks, laws
-from dbsurf.lattice import TAIL
-from dbsurf.support import Binary, View, view
+from dbsurf.distributions import coordinates
+from dbsurf.distributions.base import TAIL
 
 PIECE = 2**12
 
@@ -41,11 +41,12 @@ class Sampler(ABC):
         *,
         generator: torch.Generator | None = None,
         tail: float = TAIL,
-    ) -> Tensor:
+    ) -> Any:
         """Draw n samples of ``dist``, like ``dist.sample((n,))``.
 
         Args:
-            dist: a discrete distribution of torch, `Finite`, or a frozen law of scipy.stats.
+            dist: a discrete distribution of torch, `Finite`, a tuple or dict of them, or a frozen
+                law of scipy.stats.
             n: number of samples; the first axis of the result.
             generator: source of randomness, on the distribution's device.
             tail: mass at which an infinite support is grouped.
@@ -55,17 +56,11 @@ class Sampler(ABC):
             distribution's own samples have (int64 for a scipy law on the integers).
         """
         self.check_count(n)
-        seen = view(dist, tail=tail)
-        checks.generator_device(generator, seen.probs.device)
-        checks.probabilities(seen.probs)
-        return self.draw(seen, n, generator)
-
-    @torch.no_grad()
-    def draw(self, seen: View, n: int, generator: torch.Generator | None) -> Tensor:
-        """Draw n samples of a distribution already seen as coordinates; checks nothing."""
-        if isinstance(seen, Binary):
-            return self.binary(seen.probs, n, generator).to(seen.probs.dtype)
-        return seen.decode(self.categorical(seen.probs, n, generator), generator)
+        law = coordinates(dist, tail=tail)
+        checks.generator_device(generator, law.device)
+        law.check()
+        with torch.no_grad():
+            return law.draw(self, n, generator)
 
     def check_count(self, n: int) -> int:
         """Return n if this sampler can draw so many."""

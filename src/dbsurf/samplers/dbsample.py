@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from dbsurf import checks, laws
-from dbsurf.lattice import TAIL
+from dbsurf.distributions import coordinates
+from dbsurf.distributions.base import TAIL
 from dbsurf.laws import Alpha
 from dbsurf.samplers.base import Sampler, below_one, invert_cdf, uniform
 
@@ -46,39 +47,38 @@ class DBSample(Sampler):
     def binary(self, probs: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
         draws = uniform(probs, n, generator)  # becomes the samples, slice by slice
         probs = probs.to(draws.dtype)
-        alpha = self._alpha_for(laws.resolve_alpha(self.alpha, probs), probs.shape)
-        lifted = probs * (1 + alpha)
+        alpha = self._alpha_for(probs, probs.shape)
         first, *others = draws.unbind(0)
-        count, q = first.lt_(probs).clone(), torch.empty_like(lifted)
+        count = first.lt_(probs).clone()
         for i, draw in enumerate(others, start=1):
             # A uniform in [0, 1) is below q exactly when it is below q clamped to [0, 1].
-            count.add_(draw.lt_(_lowered(lifted, count, alpha, i, out=q)))
+            count.add_(draw.lt_(_next_probability(probs, count, alpha, i)))
         return draws
 
     def categorical(self, probs: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
         draws = below_one(uniform(probs[..., 0], n, generator))  # (n, *coords)
         probs = probs.to(draws.dtype)
-        alpha: float | Tensor
         if isinstance(self.alpha, str):
             # A category that never occurs is never corrected, whatever alpha is.
             bound = laws.preserving_alpha(probs).masked_fill(probs == 0, torch.inf)
-            alpha = bound.amin(-1)
+            alpha: float | Tensor = bound.amin(-1)
         else:
-            alpha = self._alpha_for(laws.resolve_alpha(self.alpha, probs), draws.shape[1:])
+            alpha = self._alpha_for(probs, draws.shape[1:])
         if isinstance(alpha, Tensor):
             alpha = alpha.unsqueeze(-1)
-        lifted, counts, q = probs * (1 + alpha), torch.zeros_like(probs), probs
+        counts, q = torch.zeros_like(probs), probs
         one = counts.new_ones(()).expand(draws.shape[1:]).unsqueeze(-1)
         index: list[Tensor] = []
         for draw in draws.unsqueeze(-1).unbind(0):
             # q is not divided by its sum (between 1 and m): the search scales the target instead.
             if index:
-                counts.scatter_add_(-1, index[-1], one)
-                q = _lowered(lifted, counts, alpha, len(index)).clamp_(0, 1)
+                counts = counts.scatter_add(-1, index[-1], one)
+                q = _next_probability(probs, counts, alpha, len(index)).clamp(0, 1)
             index.append(invert_cdf(q.cumsum(-1), draw))
         return torch.cat(index, -1).movedim(-1, 0)
 
-    def _alpha_for(self, alpha: float | Tensor, coords: torch.Size) -> float | Tensor:
+    def _alpha_for(self, probs: Tensor, coords: torch.Size) -> float | Tensor:
+        alpha = laws.resolve_alpha(self.alpha, probs)
         if isinstance(alpha, Tensor):
             try:
                 return alpha.expand(coords)
@@ -101,13 +101,15 @@ class DBSample(Sampler):
         return f"DBSample(alpha={self.alpha!r})"
 
 
-def _lowered(
-    lifted: Tensor, count: Tensor, alpha: float | Tensor, drawn: int, out: Tensor | None = None
-) -> Tensor:
-    """p(1 + alpha) - alpha count / drawn, in one pass over memory."""
+def _next_probability(probs: Tensor, count: Tensor, alpha: float | Tensor, drawn: int) -> Tensor:
+    """p + alpha (p - count / drawn): q of algorithm 1 before it is clamped.
+
+    The difference comes first: p (1 + alpha) - alpha count / drawn would lose p to a large alpha.
+    """
+    gap = torch.sub(probs, count, alpha=1 / drawn)
     if isinstance(alpha, Tensor):
-        return torch.addcmul(lifted, alpha, count, value=-1 / drawn, out=out)
-    return torch.sub(lifted, count, alpha=alpha / drawn, out=out)
+        return torch.addcmul(probs, gap, alpha)
+    return torch.add(probs, gap, alpha=alpha)
 
 
 def sample(
@@ -117,7 +119,7 @@ def sample(
     *,
     generator: torch.Generator | None = None,
     tail: float = TAIL,
-) -> Tensor:
+) -> Any:
     """Low-discrepancy drop-in for ``dist.sample((n,))``: n samples drawn by `DBSample`.
 
     Args:
@@ -134,3 +136,44 @@ def sample(
         torch.Size([4, 100])
     """
     return DBSample(alpha).sample(dist, n, generator=generator, tail=tail)
+
+
+def discrepancy(samples: Tensor, dist: Any) -> Tensor:
+    r"""Discrepancy $D_p(\mathbf{x}) = \hat p - p$ of a set of samples (definition 2.1).
+
+    Args:
+        samples: ``(n, *batch, *event)``, as any sampler gives them.
+        dist: the distribution they are meant to represent.
+
+    Returns:
+        For Bernoulli coordinates a tensor of shape ``(*batch, *event)``; for any other law the
+        difference for every category, ``(*coords, m)``, grouped tails being categories.
+
+    Example:
+        >>> import torch, dbsurf
+        >>> from torch.distributions import Bernoulli
+        >>> x = torch.tensor([[0.0, 1.0], [1.0, 1.0]])
+        >>> dbsurf.discrepancy(x, Bernoulli(torch.tensor([0.5, 0.5])))
+        tensor([0.0000, 0.5000])
+    """
+    law = coordinates(dist)
+    law.check()
+    if not isinstance(samples, Tensor):
+        raise ValueError(f"samples must be a tensor, got {type(samples).__name__}")
+    shape = (*law.batch_shape, *law.event_shape)
+    if samples.ndim == 0 or samples.shape[1:] != shape or samples.shape[0] == 0:
+        raise ValueError(
+            f"samples must have shape (n, {', '.join(map(str, shape))}) with n >= 1, "
+            f"got {tuple(samples.shape)}"
+        )
+    table, index = law.table(), law.encode(samples)
+    if (index < 0).any():
+        expected = (
+            "be 0 or 1 for a Bernoulli" if law.binary else "lie in the distribution's support"
+        )
+        raise ValueError(f"samples must {expected}, got other values")
+    index = index.movedim(0, -1)
+    counts = torch.zeros_like(table)
+    counts.scatter_add_(-1, index, counts.new_ones(()).expand(index.shape))
+    gap = counts / samples.shape[0] - table
+    return gap[..., 1] if law.binary else gap

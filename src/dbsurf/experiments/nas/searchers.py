@@ -49,7 +49,7 @@ def find_searcher(options: Options) -> Searcher:
 
 def _policy(options: Options) -> Searcher:
     uniform = torch.zeros(BLOCK, len(space.EDGES), len(space.OPERATIONS))
-    build_estimator(options).accepts(policy.distribution(uniform))
+    build_estimator(options).check(policy.distribution(uniform))
 
     def search(validation: Floats, block: int, show: policy.Show) -> Trace:
         return policy.search(

@@ -64,7 +64,7 @@ def check(options: Options) -> None:
     if device.type == "mps" and (options.devices > 1 or options.precision != "32"):
         raise ValueError("devices and precision must be 1 and 32 on mps")
     precision.require(options.precision, device)
-    build_estimator(options).accepts(Architecture(threshold=options.prune).distribution())
+    build_estimator(options).check(Architecture(threshold=options.prune).distribution())
 
 
 def build_estimator(options: Options) -> dbsurf.Estimator:

@@ -8,6 +8,9 @@ import torch
 from torch import Tensor
 from torch.distributions import Categorical, Distribution, constraints
 
+from dbsurf.distributions.base import register
+from dbsurf.distributions.categories import Points
+
 
 class _OneOf(constraints.Constraint):
     """Membership in a finite set of points, given per batch element or for all."""
@@ -115,3 +118,8 @@ class Finite(Distribution):
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         return self.points.movedim(-1, 0)
+
+
+@register(Finite)
+def _open(base: Finite, dist: Distribution) -> Points:
+    return Points((dist.batch_shape, dist.event_shape), base.categorical, base.points, "Finite")

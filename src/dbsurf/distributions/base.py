@@ -1,0 +1,319 @@
+"""A distribution as independent coordinates: what samplers and estimators need to know of it.
+
+`coordinates` opens a distribution once and returns one object that knows its probabilities, how
+category numbers become samples and back, its states, and its score. Which class that is, is decided
+by a registry keyed by type, as in ``torch.distributions.kl``: a new law joins by `register`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution, Independent
+
+from dbsurf import checks
+from dbsurf.distributions.gradient import Combination, attach
+
+TAIL = 1e-6  # mass at which an infinite support is grouped
+
+
+class Draws(Protocol):
+    """What a law asks of a sampler."""
+
+    independent: bool
+
+    def binary(self, probs: Tensor, n: int, generator: torch.Generator | None) -> Tensor: ...
+
+    def categorical(self, probs: Tensor, n: int, generator: torch.Generator | None) -> Tensor: ...
+
+    def debias_factor(self, probs: Tensor, n: int) -> Tensor: ...
+
+
+class Coordinates(ABC):
+    """A distribution as independent coordinates.
+
+    Probabilities are detached and at least float32, whatever the precision of the distribution;
+    samples have the distribution's own dtype.
+
+    Attributes:
+        name: what error messages call the distribution.
+        batch_shape: shape of the problems that stand side by side.
+        event_shape: shape of one sample of one problem.
+        device: where samples live.
+        binary: whether the coordinates are bits; then ``probs`` is ``(*batch, *event)``.
+        differentiable: whether it has parameters for an estimate of the gradient.
+    """
+
+    name: str
+    batch_shape: torch.Size
+    event_shape: torch.Size
+    device: torch.device
+    binary: bool = False
+    differentiable: bool = True
+
+    # --- drawing --------------------------------------------------------------------------------
+
+    def check(self) -> None:  # noqa: B027 (nothing to check is an answer)
+        """Check the values of the parameters; skipped by callers with ``validate=False``."""
+
+    def group_tails(self, tail: float) -> None:  # noqa: B027
+        """Group an infinite support beyond this mass; nothing to do for a finite one."""
+
+    @abstractmethod
+    def draw(self, sampler: Draws, n: int, generator: torch.Generator | None) -> Any:
+        """n samples ``(n, *batch, *event)``, drawn by ``sampler``."""
+
+    def debias_factor(self, sampler: Draws, n: int) -> Any:
+        """The factor for each coordinate that makes leave-one-out over these samples unbiased."""
+        raise ValueError(f"dist must be Bernoulli for a debias factor, got {self.name}")
+
+    # --- support --------------------------------------------------------------------------------
+
+    def encode(self, samples: Tensor) -> Tensor:
+        """Category numbers ``(n, *coords)`` of samples; -1 for what is outside the support."""
+        raise self.no_table()
+
+    def contains(self, samples: Any) -> bool:
+        """Whether all samples lie in the support."""
+        return bool((self.encode(samples) >= 0).all())
+
+    def table(self) -> Tensor:
+        """Probabilities of the values of each coordinate, ``(*coords, m)``."""
+        raise self.no_table()
+
+    def state_count(self) -> float:
+        """How many states one event has; infinite for an infinite support."""
+        table = self.table()
+        coords = table.shape[len(self.batch_shape) : -1]
+        return float(table.shape[-1] ** coords.numel())
+
+    def states(self) -> tuple[Tensor, Tensor]:
+        """All states ``(states, *batch, *event)`` and their probabilities ``(states, *batch)``."""
+        table = self.table()
+        coords, values = table.shape[:-1], table.shape[-1]
+        event = coords[len(self.batch_shape) :]
+        state = torch.arange(values ** event.numel(), device=table.device)
+        place = values ** torch.arange(event.numel(), device=table.device)
+        digits = (state.unsqueeze(-1) // place) % values  # (states, event.numel())
+        index = digits.view(-1, *(1,) * len(self.batch_shape), *event).expand(-1, *coords)
+        chosen = table.expand(*index.shape, values).gather(-1, index.unsqueeze(-1))[..., 0]
+        mass = chosen.flatten(1 + len(self.batch_shape)) if event else chosen.unsqueeze(-1)
+        return self.decode(index, None), mass.prod(-1)
+
+    def decode(self, index: Tensor, generator: torch.Generator | None) -> Tensor:
+        """Samples from category numbers ``(n, *coords)``."""
+        raise self.no_table()
+
+    def no_table(self) -> ValueError:
+        return ValueError(
+            "dist must be a discrete distribution with independent coordinates (torch Bernoulli, "
+            "Categorical, OneHotCategorical, Binomial, Poisson, Geometric, NegativeBinomial, "
+            "dbsurf.Finite, these inside Independent, or a frozen discrete law of scipy.stats), "
+            f"got {self.name}"
+        )
+
+    # --- score ----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def gradient(self, combination: Combination, samples: Any) -> Any:
+        """The estimate with respect to the logits (else the law's own parameter), detached."""
+
+    @abstractmethod
+    def attach(self, value: Tensor, combination: Combination, samples: Any) -> Tensor:
+        """``value``, ``(*batch,)``, with the estimate as its gradient for the parameters."""
+
+
+class ByLogits(Coordinates):
+    """A law whose score with respect to its logits is x - p in closed form.
+
+    Attributes:
+        parameter: the tensor that the distribution was built from, logits or probabilities.
+        by_logits: which of the two it is.
+        dtype: of the parameter, and so of the gradient.
+        probs: probabilities, ``(*coords,)`` for bits, ``(*coords, m)`` for categories.
+    """
+
+    parameter: Tensor
+    by_logits: bool
+    probs: Tensor
+
+    def __init__(self, name: str, shapes: Shapes, parameter: Tensor, by_logits: bool) -> None:
+        self.name = name
+        self.batch_shape, self.event_shape = shapes
+        self.parameter, self.by_logits = parameter, by_logits
+        self.dtype, self.device = parameter.dtype, parameter.device
+
+    def check(self) -> None:
+        checks.probabilities(self.probs)
+
+    @abstractmethod
+    def contract(self, weights: Tensor, samples: Tensor, centred: bool) -> Tensor:
+        """The weighted sum of x - p over the samples, in the shape of the logits."""
+
+    @abstractmethod
+    def slope(self) -> Tensor:
+        """What the gradient with respect to the logits is divided by for the probabilities."""
+
+    def gradient(self, combination: Combination, samples: Tensor) -> Tensor:
+        weights, factor, offset, centred = combination[:4]
+        if weights is None:
+            assert offset is not None
+            return offset.to(self.dtype)
+        total = self.contract(weights.to(self.probs.dtype), samples, centred)
+        if factor is not None:
+            total = total * factor
+        if offset is not None:
+            total = total + offset
+        return total.to(self.dtype)
+
+    def attach(self, value: Tensor, combination: Combination, samples: Tensor) -> Tensor:
+        return attach(value, self.parameter, self.to_parameter(self.gradient(combination, samples)))
+
+    def to_parameter(self, gradient: Tensor) -> Tensor:
+        """From the logits to whichever parameter the distribution was built from.
+
+        Where p is 0 or 1 exactly the samples never vary and the gradient is 0, as it is for the
+        logits; torch's own detour through clamped logits would also lose all p below 1e-7.
+        """
+        if self.by_logits:
+            return gradient
+        slope = self.slope().to(gradient.dtype)
+        return torch.where(slope > 0, gradient / torch.where(slope > 0, slope, 1), 0)
+
+
+class ByLogProb(Coordinates):
+    """A law whose score is taken by differentiating its log-probability.
+
+    Estimators may use weights only: a factor or an offset for each coordinate has no meaning
+    where the coordinates have no logits.
+    """
+
+    dist: Distribution
+
+    def gradient(self, combination: Combination, samples: Tensor) -> Tensor:
+        weights = combination.only_weights(self.name)
+        base = unwrap(self.dist)
+        names = [name for name in base.arg_constraints if name not in ("probs", "logits")]
+        wanted = "logits" if "logits" in base.arg_constraints else names[0]
+        leaf: Tensor = getattr(base, wanted).detach().clone().requires_grad_()
+        given = {name: getattr(base, name) for name in names} | {wanted: leaf}
+        with torch.enable_grad():
+            log_prob = type(base)(**given, validate_args=False).log_prob(samples)
+            weights = weights.to(log_prob.dtype)
+            weights = weights.reshape(weights.shape + (1,) * (log_prob.ndim - weights.ndim))
+            (gradient,) = torch.autograd.grad((weights * log_prob).sum(), leaf)
+        return gradient
+
+    def attach(self, value: Tensor, combination: Combination, samples: Tensor) -> Tensor:
+        weights = combination.only_weights(self.name)
+        surrogate = (weights * self.dist.log_prob(samples)).sum(0)  # (*batch,)
+        return attach(value, surrogate, torch.ones_like(surrogate))
+
+
+# --- which class opens which distribution -------------------------------------------------------
+
+Shapes = tuple[torch.Size, torch.Size]  # batch and event
+Opener = Callable[[Any, Distribution], Coordinates]
+AnyOpener = TypeVar("AnyOpener", bound=Callable[[Any, Any], Coordinates])
+OtherOpener = Callable[[Any], Coordinates | None]
+_OPENERS: dict[type, Opener] = {}
+_OTHERS: list[OtherOpener] = []  # for what is no torch distribution
+
+
+def register(kind: type[Distribution]) -> Callable[[AnyOpener], AnyOpener]:
+    """Say how distributions of a type are opened.
+
+    The decorated function gets the distribution inside any ``Independent`` wrappers and the whole
+    one, and returns a `Coordinates`. A subclass of a registered type needs no entry of its own.
+
+    Example:
+        >>> import torch, dbsurf
+        >>> from torch.distributions import Bernoulli, constraints
+        >>> class Coin(torch.distributions.Distribution):
+        ...     arg_constraints = {"chance": constraints.unit_interval}
+        ...     def __init__(self, chance):
+        ...         self.chance = chance
+        ...         super().__init__(chance.shape, validate_args=False)
+        >>> @dbsurf.distributions.register(Coin)
+        ... def open_coin(base, dist):
+        ...     return dbsurf.distributions.coordinates(Bernoulli(base.chance))
+        >>> dbsurf.sample(Coin(torch.tensor([0.5, 0.5])), 2).sum(0)
+        tensor([1., 1.])
+    """
+
+    def add(opener: AnyOpener) -> AnyOpener:
+        _OPENERS[kind] = opener
+        return opener
+
+    return add
+
+
+def register_other(opener: OtherOpener) -> OtherOpener:
+    """Add a way to open what is no torch distribution; it returns None for what it cannot open."""
+    _OTHERS.append(opener)
+    return opener
+
+
+def coordinates(dist: Any, *, tail: float = TAIL) -> Coordinates:
+    """Open ``dist`` as independent coordinates.
+
+    Args:
+        dist: a torch distribution; a tuple, list or dict of them, drawn jointly; or a frozen
+            discrete law of scipy.stats (for sampling only).
+        tail: an infinite support is tabulated until this mass is left; the rest is grouped.
+    """
+    checks.tail_mass(tail)
+    law = _open(dist)
+    if tail != TAIL:
+        law.group_tails(tail)
+    return law
+
+
+def _open(dist: Any) -> Coordinates:
+    if not isinstance(dist, Distribution):
+        for other in _OTHERS:
+            law = other(dist)
+            if law is not None:
+                return law
+        raise ValueError(
+            "dist must be a discrete distribution of torch, a tuple or dict of them, or a frozen "
+            f"discrete law of scipy.stats, got {type(dist).__name__}"
+        )
+    base = unwrap(dist)
+    for kind in type(base).__mro__:
+        if kind in _OPENERS:
+            return _OPENERS[kind](base, dist)
+    raise AssertionError("the entry for Distribution itself opens everything")
+
+
+def unwrap(dist: Distribution) -> Distribution:
+    """The distribution inside any number of ``Independent`` wrappers."""
+    while isinstance(dist, Independent):
+        dist = dist.base_dist
+    return dist
+
+
+def given_logits(dist: Any) -> bool:
+    """Whether ``dist`` was built from logits rather than probabilities.
+
+    The other of the two is computed, and for logits clamped, when somebody asks for it: the one
+    that was given is exact. Where both are there and the distribution does not tell, the
+    probabilities are the safe choice, since they are never clamped.
+    """
+    held: Mapping[str, Any] = dist.__dict__
+    if "logits" in held and "probs" in held:
+        return getattr(dist, "_param", held["probs"]) is held["logits"]
+    return "logits" in held
+
+
+def at_least_float32(tensor: Tensor) -> Tensor:
+    """The tensor, widened if it is in half precision: sums over samples need the digits."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
+
+INFINITE = math.inf

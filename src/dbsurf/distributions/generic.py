@@ -1,0 +1,77 @@
+"""Laws of which only ``sample`` and ``log_prob`` are known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from dbsurf.distributions.base import ByLogProb, Coordinates, Draws, register
+
+
+class Enumerated(ByLogProb):
+    """Scalars with a support that the distribution can list: drawn by any sampler."""
+
+    def __init__(self, base: Distribution, dist: Distribution) -> None:
+        self.name, self.dist = type(base).__name__, dist
+        self.batch_shape, self.event_shape = dist.batch_shape, dist.event_shape
+        points = base.enumerate_support()  # (m, *coords)
+        self.device = points.device
+        self._points = points.movedim(0, -1)
+        self._table = base.log_prob(points).detach().exp().movedim(0, -1)
+
+    def table(self) -> Tensor:
+        return self._table
+
+    def draw(self, sampler: Draws, n: int, generator: torch.Generator | None) -> Tensor:
+        return self.decode(sampler.categorical(self._table, n, generator), generator)
+
+    def decode(self, index: Tensor, generator: torch.Generator | None) -> Tensor:
+        points = self._points.expand(*index.shape, self._points.shape[-1])
+        return points.gather(-1, index.unsqueeze(-1))[..., 0]
+
+    def encode(self, samples: Tensor) -> Tensor:
+        equal = samples.unsqueeze(-1) == self._points
+        return torch.where(equal.any(-1), equal.to(torch.uint8).argmax(-1), -1)
+
+
+class Sampled(ByLogProb):
+    """Any other law: independent samples by its own ``sample``, the score by its ``log_prob``."""
+
+    def __init__(self, base: Distribution, dist: Distribution) -> None:
+        self.name, self.dist = type(base).__name__, dist
+        self.batch_shape, self.event_shape = dist.batch_shape, dist.event_shape
+        self.device = _device(base)
+
+    def draw(self, sampler: Draws, n: int, generator: torch.Generator | None) -> Tensor:
+        if not sampler.independent:
+            raise self.no_table()
+        if generator is None:
+            return self.dist.sample((n,))
+        # torch's distributions draw from the global generator only: lend it a seed of this one.
+        devices = [] if self.device.type == "cpu" else [self.device]
+        seed = torch.randint(2**62, (), generator=generator, device=self.device).item()
+        with torch.random.fork_rng(devices, device_type=self.device.type):
+            torch.manual_seed(int(seed))
+            return self.dist.sample((n,))
+
+    def contains(self, samples: Any) -> bool:
+        support = self.dist.support
+        return support is None or bool(support.check(samples).all())
+
+
+def _device(base: Distribution) -> torch.device:
+    for name in base.arg_constraints:
+        value = getattr(base, name, None)
+        if isinstance(value, Tensor):
+            return value.device
+    return torch.device("cpu")
+
+
+@register(Distribution)
+def _open(base: Distribution, dist: Distribution) -> Coordinates:
+    if base.has_enumerate_support and not base.event_shape:
+        return Enumerated(base, dist)
+    return Sampled(base, dist)
