@@ -12,16 +12,22 @@ from torch import nn
 import dbsurf
 from conftest import assert_mean
 from dbsurf.experiments.vae.evaluation import bounds, fixed_images, gradient_spread, seeded
-from dbsurf.experiments.vae.model import BinaryVAE, posterior
-from dbsurf.experiments.vae.training import negative_elbo, share_decoder_gradient
+from dbsurf.experiments.vae.model import SLOPE, DiscreteVAE, network, pixel_log_prob
+from dbsurf.experiments.vae.training import average_decoder_gradients, negative_elbo
 
 PIXELS, LATENTS = 6, 3
 
 
-def small(layers: int, architecture: str = "nonlinear") -> BinaryVAE:
-    torch.manual_seed(3)
-    model = BinaryVAE(
-        torch.rand(PIXELS), latents=LATENTS, hidden=5, layers=layers, architecture=architecture
+def small(layers: int, architecture: str = "nonlinear", classes: int = 2) -> DiscreteVAE:
+    generator = torch.Generator().manual_seed(3)
+    model = DiscreteVAE(
+        torch.rand(PIXELS, generator=generator),
+        latents=LATENTS if classes == 2 else 2,
+        classes=classes,
+        hidden=5,
+        layers=layers,
+        architecture=architecture,
+        generator=generator,
     ).double()
     for value in model.parameters():
         value.data.mul_(2)  # away from p = 1/2, where everything looks alike
@@ -32,28 +38,37 @@ def images() -> torch.Tensor:
     return torch.tensor([[0, 1, 1, 0, 1, 0], [1, 0, 0, 0, 1, 1.0]], dtype=torch.float64)
 
 
-def states(count: int) -> torch.Tensor:
-    return torch.tensor(list(itertools.product([0.0, 1.0], repeat=count)), dtype=torch.float64)
+def states(model: DiscreteVAE) -> torch.Tensor:
+    """Every value of one layer's latents, ``(states, *event)``."""
+    if model.classes == 2:
+        values = list(itertools.product([0.0, 1.0], repeat=model.event[0]))
+        return torch.tensor(values, dtype=torch.float64)
+    values = list(itertools.product(range(model.classes), repeat=model.event[0]))
+    return torch.eye(model.classes, dtype=torch.float64)[torch.tensor(values)]
 
 
-def bernoulli(logits, bits):
-    return torch.distributions.Bernoulli(logits=logits).log_prob(bits).sum(-1)
+def log_prob(logits, values):
+    """By torch's own distributions."""
+    if values.ndim == logits.ndim == 2:
+        return torch.distributions.OneHotCategorical(logits=logits).log_prob(values).sum(-1)
+    return torch.distributions.Bernoulli(logits=logits).log_prob(values).sum(-1)
 
 
-def enumerated(model: BinaryVAE, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def enumerated(model: DiscreteVAE, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """-ELBO and -log p(x) of each image, term by term from the definitions."""
-    every = states(LATENTS)
+    every = states(model)
     elbo, joint = [], []
     for image in x:
         total, masses = 0.0, []
         for chain in itertools.product(every, repeat=model.layers):
             log_q = log_p = 0.0
             below, visible = image - model.mean, image
-            for level, bits in enumerate(chain):
-                log_q = log_q + bernoulli(model.encoders[level](below), bits)
-                log_p = log_p + bernoulli(model.decoders[level](bits), visible)
-                below = visible = bits
-            log_p = log_p - LATENTS * math.log(2)
+            for level, z in enumerate(chain):
+                log_q = log_q + log_prob(model.encoders[level](below).view(z.shape), z)
+                decoded = model.decoders[level](z.flatten()).view(visible.shape)
+                log_p = log_p + log_prob(decoded, visible)
+                below, visible = z.flatten(), z
+            log_p = log_p - model.event[0] * math.log(model.classes)
             total = total + log_q.exp() * (log_q - log_p)
             masses.append(log_p)
         elbo.append(total)
@@ -62,16 +77,16 @@ def enumerated(model: BinaryVAE, x: torch.Tensor) -> tuple[torch.Tensor, torch.T
 
 
 @pytest.mark.parametrize("architecture", ["nonlinear", "linear"])
-@pytest.mark.parametrize("layers", [1, 2, 3])
-def test_evaluation_agrees_with_enumeration(layers, architecture):
-    model, x = small(layers, architecture), images()
+@pytest.mark.parametrize(("layers", "classes"), [(1, 2), (2, 2), (3, 2), (1, 3), (2, 3)])
+def test_evaluation_agrees_with_enumeration(layers, classes, architecture):
+    model, x = small(layers, architecture, classes), images()
     if layers == 3:
-        model, x = small(3, architecture), images()[:1]
+        x = images()[:1]
     with torch.no_grad():
         elbo, evidence = enumerated(model, x)
         repeated = x.repeat_interleave(4000, 0)
-        bits, logits = model.chains(repeated, 1, seeded(0, x.device))
-        draws = model.energy(repeated, bits, logits)[0].reshape(len(x), -1).T
+        latents, logits = model.draw_all(repeated, 1, seeded(0, x.device))
+        draws = model.f(repeated, latents, logits)[0].reshape(len(x), -1).T
         assert_mean(draws, elbo)
         found = bounds(model, x.to(torch.uint8), 20_000)
         assert found.elbo == pytest.approx(elbo.mean().item(), abs=0.2)
@@ -79,11 +94,16 @@ def test_evaluation_agrees_with_enumeration(layers, architecture):
         assert found.importance < found.elbo
 
 
-@pytest.mark.parametrize("name", ["loorf", "doublecv", "mdsurf", "disarm"])
-@pytest.mark.parametrize("layers", [1, 2])
-def test_training_gradient_is_unbiased(layers, name):
+CASES = [
+    (name, layers, 2) for name in ("loorf", "doublecv", "mdsurf", "disarm") for layers in (1, 2)
+]
+CASES += [("loorf", 1, 3), ("loorf", 2, 3)]
+
+
+@pytest.mark.parametrize(("name", "layers", "classes"), CASES)
+def test_training_gradient_is_unbiased(name, layers, classes):
     """Encoder and decoder, against the derivative of the enumerated -ELBO."""
-    model, x = small(layers), images()
+    model, x = small(layers, classes=classes), images()
     elbo, _ = enumerated(model, x)
     parameters = dict(model.named_parameters())
     exact = dict(
@@ -97,7 +117,7 @@ def test_training_gradient_is_unbiased(layers, name):
     for _ in range(150):
         model.zero_grad()
         negative_elbo(model, estimators, repeated, generator).backward()
-        share_decoder_gradient(model)
+        average_decoder_gradients(model)
         draws.append(torch.cat([value.grad.flatten() for value in parameters.values()]))
     assert_mean(torch.stack(draws), torch.cat([exact[key].flatten() for key in parameters]))
 
@@ -118,12 +138,12 @@ def test_every_layer_costs_n_evaluations():
 def test_variance_is_that_of_the_estimator():
     """Against the exact second moment of LOORF with n = 2, over all pairs of samples."""
     model, x = small(1), images()
-    every = states(LATENTS)
+    every = states(model)
     with torch.no_grad():
-        logits = model.encoders[0](model.centred(x))
-        f = model.continuation(x, (), (logits,), None)
+        logits = model.encoders[0](x - model.mean)
+        f = model.f_of_layer(x, (), (logits,), None)
         values = f(every.unsqueeze(1).expand(-1, len(x), -1))  # (8, batch)
-        log_q = posterior(logits).log_prob(every.unsqueeze(1).expand(-1, len(x), -1))
+        log_q = model.posterior(logits).log_prob(every.unsqueeze(1).expand(-1, len(x), -1))
     weight = (log_q.unsqueeze(0) + log_q.unsqueeze(1)).exp().unsqueeze(-1)  # (8, 8, batch, 1)
     gap = (values.unsqueeze(0) - values.unsqueeze(1)).unsqueeze(-1)
     pairs = gap * (every.unsqueeze(0) - every.unsqueeze(1)).unsqueeze(2) / 2
@@ -139,8 +159,8 @@ def test_measuring_variance_leaves_the_estimator_alone():
     estimator = dbsurf.DoubleCV(2)
     estimator.double()
     estimator.estimate(
-        model.continuation(x, (), (torch.zeros(2, 3).double(),), None),
-        posterior(torch.zeros(2, 3).double()),
+        model.f_of_layer(x, (), (torch.zeros(2, 3).double(),), None),
+        model.posterior(torch.zeros(2, 3).double()),
     )
     before = estimator.state_dict()["energy"].clone()
     assert before > 0
@@ -153,8 +173,7 @@ def test_measuring_variance_leaves_the_estimator_alone():
 def test_memory_grows_with_n_only_by_samples_and_decoder_activations(name):
     """Bytes held for the backward pass, counted where autograd puts them away."""
     batch, latents, hidden, pixels = 10, 16, 12, 112
-    torch.manual_seed(0)
-    model = BinaryVAE(torch.rand(pixels), latents=latents, hidden=hidden)
+    model = DiscreteVAE(torch.full((pixels,), 0.5), latents=latents, hidden=hidden)
     x = torch.randint(0, 2, (batch, pixels)).float()
 
     def held(n: int) -> int:
@@ -185,11 +204,81 @@ def test_first_images_do_not_depend_on_how_many():
     assert set(few.unique().tolist()) == {0, 1}
 
 
-def test_frozen_network_passes_gradients_to_its_input_alone():
-    model = small(1)
-    x = images().requires_grad_()
-    network = model.encoders[0]
-    assert torch.equal(network.frozen(x), network(x))
-    network.frozen(x).sum().backward()
-    assert x.grad.abs().sum() > 0
-    assert all(value.grad is None for value in network.parameters())
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_f_accepts_the_mean_of_q_and_keeps_log_q(layers, classes):
+    """An estimator may ask for f, and its gradient, at x = p: between 0 and 1."""
+    model, x = small(layers, classes=classes), images()
+    with torch.no_grad():
+        logits, _ = model.encode(0, x - model.mean)
+        mean = model.posterior(logits).mean.unsqueeze(0).clone()  # (1, batch, *event)
+    f = model.f_of_layer(x, (), (logits,), torch.Generator().manual_seed(0))
+    value = f(mean.requires_grad_())
+    assert value.shape == (1, len(x))
+    assert value.isfinite().all()
+    (gradient,) = torch.autograd.grad(value.sum(), mean)
+    assert gradient.isfinite().all()
+    if layers == 1:  # log q at the mean is minus the entropy of q
+        reconstruction = torch.nn.functional.binary_cross_entropy_with_logits(
+            model.decoders[0](mean[0].flatten(1)), x, reduction="none"
+        ).sum(-1)
+        expected = reconstruction + model.event[0] * math.log(model.classes)
+        expected = expected - model.posterior(logits).entropy()
+        torch.testing.assert_close(value[0], expected)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_estimators_are_given_the_last_hidden_layer(classes):
+    model, x = small(2, classes=classes), images()
+    given = []
+
+    class Watching(dbsurf.LOORF):
+        def forward(self, f, dist, *, generator=None, context=None):
+            given.append(context)
+            return super().forward(f, dist, generator=generator, context=context)
+
+    estimators = nn.ModuleList(Watching(2) for _ in range(2))
+    negative_elbo(model, estimators, x, torch.Generator().manual_seed(0))
+    assert [tuple(context.shape) for context in given] == [(2, 5), (2, 5)]
+    assert not any(context.requires_grad for context in given)
+    torch.testing.assert_close(given[0], model.encoders[0][:-1](x - model.mean))
+
+
+def test_layers_above_pass_gradients_to_the_latents_alone():
+    """f of a layer treats the encoders above as constants, but depends on its own latents."""
+    model, x = small(2), images()
+    z = torch.full((1, 2, LATENTS), 0.5, dtype=torch.float64, requires_grad=True)
+    f = model.f_of_layer(x, (), (torch.zeros(2, LATENTS).double(),), None)
+    f(z).sum().backward()
+    assert z.grad.abs().sum() > 0
+    assert all(value.grad is None for value in model.encoders.parameters())
+    assert all(value.grad is not None for value in model.decoders.parameters())
+
+
+def test_weights_are_drawn_as_torch_does_and_from_the_generator_alone():
+    one, two = (
+        DiscreteVAE(torch.zeros(50), hidden=40, generator=torch.Generator().manual_seed(7))
+        for _ in range(2)
+    )
+    first, second = one.encoders[0][0], two.encoders[0][0]
+    assert torch.equal(first.weight, second.weight)
+    assert torch.equal(one.decoders[0][-1].bias, two.decoders[0][-1].bias)
+    largest = max(first.weight.abs().max().item(), first.bias.abs().max().item())
+    assert 0.99 * 50**-0.5 < largest <= 50**-0.5  # as torch.nn.Linear: uniform up to 1/sqrt(50)
+    assert first.weight.std().item() == pytest.approx((1 / 3 / 50) ** 0.5, rel=0.05)
+
+
+def test_network_is_linear_layers_with_leaky_relu_between():
+    layers = list(network([9, 8, 4, 5]))
+    assert [type(layer).__name__ for layer in layers] == ["Linear", "LeakyReLU"] * 2 + ["Linear"]
+    assert all(layer.negative_slope == SLOPE for layer in layers[1::2])
+    assert [type(layer).__name__ for layer in network([9, 5])] == ["Linear"]
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 100.0])
+def test_pixel_log_prob_against_float64(scale):
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(3, 7, 784, generator=generator) * scale
+    pixels = torch.randint(0, 2, (7, 784), generator=generator).float()
+    exact = torch.distributions.Bernoulli(logits=logits.double()).log_prob(pixels.double()).sum(-1)
+    torch.testing.assert_close(pixel_log_prob(logits, pixels).double(), exact, rtol=1e-6, atol=1e-5)

@@ -187,7 +187,7 @@ def test_nan_stops_at_its_step_and_keeps_the_last_good_checkpoint(
 
     def poisoned(self: Trainer) -> None:
         if self.steps == 122:
-            self.model.decoders[0].vector.data[-1] = torch.nan
+            self.model.decoders[0][-1].bias.data[-1] = torch.nan
         step(self)
 
     monkeypatch.setattr(Trainer, "step", poisoned)
@@ -206,7 +206,7 @@ def test_bad_weights_are_seen_before_they_are_saved(data, tmp_path, monkeypatch)
     def poisoned(self: Trainer) -> None:
         step(self)
         if self.steps == 100:
-            self.model.encoders[0].vector.data[-1] = torch.inf
+            self.model.encoders[0][-1].bias.data[-1] = torch.inf
 
     monkeypatch.setattr(Trainer, "step", poisoned)
     with pytest.raises(ValueError, match="at step 100; the last good checkpoint"):
@@ -249,6 +249,7 @@ def test_full_disk_while_saving_ends_in_one_line_and_loses_nothing(
         (["--estimator-options", "alpha"], "estimator_options must be NAME=VALUE"),
         (["--estimator-options", "alpha=-1"], "alpha must be a finite number"),
         (["--batch", "101"], "batch must lie between 1 and 100"),
+        (["--latent-classes", "3", "--estimator", "arms"], "arms, which needs Bernoulli latents"),
         (["--preset", "huge"], "--preset must be one of paper, laptop, smoke"),
     ],
 )
@@ -275,6 +276,7 @@ def test_corrupt_data_ends_with_one_line_and_status_2(data, tmp_path, capsys):
     ("changes", "reason"),
     [
         ({"steps": 0}, "steps must be at least 1, got 0"),
+        ({"latent_classes": 1}, "latent_classes must be at least 2, got 1"),
         ({"layers": 5}, "layers must be at most 4, got 5"),
         ({"variance_draws": 1}, "variance_draws must be 0 or at least 2"),
         ({"learning_rate": 0.0}, "learning_rate must be above 0"),
@@ -326,13 +328,74 @@ def test_runs_differ_by_seed_and_agree_otherwise(data, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "changes", [{"layers": 2}, {"architecture": "linear"}, {"variance_draws": 0}]
+    "changes",
+    [
+        {"layers": 2},
+        {"architecture": "linear"},
+        {"variance_draws": 0},
+        {"latent_classes": 5, "measure_variance": True},
+        {"latent_classes": 3, "layers": 2, "estimator": "loorf"},
+    ],
 )
 def test_other_models_train_too(data, tmp_path, changes):
     steps = {"steps": 100, "evaluate_every": 100, "checkpoint_every": 100}
     train(tiny(data, tmp_path / "run", **steps, **changes))
     first, last = read_metrics(tmp_path / "run")
     assert last["train_negative_elbo"] < first["train_negative_elbo"] - 20
+
+
+def test_runs_of_one_seed_differ_by_the_estimator_alone(data, tmp_path, monkeypatch):
+    """The same initial weights and the same binarised images in the same order, resumed or not."""
+    batches: dict[str, list[torch.Tensor]] = {}
+    weights: dict[str, dict[str, torch.Tensor]] = {}
+    step = Trainer.step
+
+    def recording(self: Trainer) -> None:
+        name = type(self.estimators[0]).__name__
+        if self.steps == 0:
+            weights[name] = {k: v.clone() for k, v in self.model.state_dict().items()}
+        kept, forward = batches.setdefault(name, []), self.batches.next
+
+        def watched() -> torch.Tensor:
+            kept.append(forward())
+            return kept[-1]
+
+        with monkeypatch.context() as patch:
+            patch.setattr(self.batches, "next", watched)
+            step(self)
+
+    monkeypatch.setattr(Trainer, "step", recording)
+    sizes = {"steps": 12, "evaluate_every": 6, "checkpoint_every": 6}
+    names = ("loorf", "dbsurf", "doublecv")
+    for name in names:
+        folder = tmp_path / name
+        train(tiny(data, folder, estimator=name, **sizes))
+        (folder / "summary.json").unlink()
+        (folder / NEWEST).unlink()  # back to the checkpoint at step 6
+        train(tiny(data, folder, estimator=name, resume=True, **sizes))
+    first, *others = batches
+    assert len(batches) == len(names)
+    assert len(batches[first]) == 12 + 6  # the second half twice
+    for other in others:
+        assert_same(weights[first], weights[other])
+        assert_same(batches[first], batches[other])
+    ends = [outcome(tmp_path / name)[0]["model"]["encoders.0.0.weight"] for name in names]
+    assert not torch.equal(ends[0], ends[1])
+    assert not torch.equal(ends[0], ends[2])
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_run_folder_of_older_code_is_refused_in_one_line(data, tmp_path, capsys, finished):
+    options = tiny(data, tmp_path / "run", steps=50)
+    train(options)
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    del config["latent_classes"]  # as it was before there were streams
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    if not finished:
+        (tmp_path / "run" / "summary.json").unlink()
+    assert main(words(replace(options, resume=True))) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert f"{'a finished' if finished else 'an unfinished'} run of an older version" in error
 
 
 @pytest.mark.parametrize("name", ["reinforce", "loorf", "mdsurf", "arms", "disarm"])

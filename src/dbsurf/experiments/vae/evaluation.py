@@ -1,24 +1,40 @@
-"""The common evaluation: independent samples, the same number for every estimator and n.
+"""What is measured of a run: bounds on the likelihood, and the variance of the gradient.
 
-Images are binarised once with a fixed seed, and samples are drawn with a fixed seed, so that two
-models are always measured on the same bits. Nothing here touches the training's random numbers.
+Every estimator and every n is measured in the same way: images are binarised once with a fixed
+seed, and evaluation draws independent samples with a fixed seed. Two models are therefore always
+measured on the same pixels. Nothing here uses the random numbers of training.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 import dbsurf
-from dbsurf.experiments.vae.batches import binarise
-from dbsurf.experiments.vae.model import BinaryVAE, posterior
-from dbsurf.experiments.vae.network import Network
+from dbsurf.experiments.vae.model import DiscreteVAE
+from dbsurf.experiments.vae.options import Options
+from dbsurf.experiments.vae.training import Trainer, binarise
 
 BINARISATION_SEED, SAMPLE_SEED, VARIANCE_SEED = 1_000_001, 1_000_002, 1_000_003
 ROWS = 1_000  # decoder rows at a time: few enough for the processor's cache
+WARM_UP = 200  # draws that an estimator with state learns from before its variance is measured
+SHOWN = 24  # images in the picture of reconstructions
+
+# The estimators of the library that a comparison at fixed parameters shows.
+COMPARED: tuple[tuple[str, dict[str, object]], ...] = (
+    ("loorf", {}),
+    ("disarm", {}),
+    ("arms", {}),
+    ("doublecv", {}),
+    ("dbsurf", {}),
+    ("dbsurf", {"debias": True}),
+    ("dbsurf", {"alpha": "preserve", "debias": True}),
+    ("mdsurf", {}),
+)
 
 
 @dataclass(frozen=True)
@@ -39,7 +55,7 @@ def seeded(seed: int, device: torch.device) -> torch.Generator:
 
 
 def fixed_images(pixels: Tensor, count: int) -> Tensor:
-    """The first ``count`` images (0: all), binarised always in the same way, as bytes.
+    """The first ``count`` images (0: all), always binarised in the same way, as bytes.
 
     They are drawn in blocks, so that the first images are the same whatever ``count`` is.
     """
@@ -50,8 +66,8 @@ def fixed_images(pixels: Tensor, count: int) -> Tensor:
 
 
 @torch.no_grad()
-def bounds(model: BinaryVAE, images: Tensor, samples: int) -> Bounds:
-    r"""-ELBO and importance-weighted bound, $-\log\frac1K\sum_k e^{-f(b_k)}$, of binary images.
+def bounds(model: DiscreteVAE, images: Tensor, samples: int) -> Bounds:
+    r"""-ELBO and importance-weighted bound, $-\log\frac1K\sum_k e^{-f(z_k)}$, of binary images.
 
     Args:
         model: the model.
@@ -62,16 +78,16 @@ def bounds(model: BinaryVAE, images: Tensor, samples: int) -> Bounds:
     elbo = importance = 0.0
     for block in images.split(max(1, ROWS // samples)):
         binary = block.to(model.mean.dtype)
-        bits, logits = model.chains(binary, samples, generator)
-        energy = model.energy(binary, bits, logits).cpu().double()  # (samples, block)
-        elbo += float(energy.mean(0).sum())
-        importance += float((math.log(samples) - torch.logsumexp(-energy, 0)).sum())
+        latents, logits = model.draw_all(binary, samples, generator)
+        f_values = model.f(binary, latents, logits).cpu().double()  # (samples, block)
+        elbo += float(f_values.mean(0).sum())
+        importance += float((math.log(samples) - torch.logsumexp(-f_values, 0)).sum())
     return Bounds(elbo / len(images), importance / len(images))
 
 
 @dataclass(frozen=True)
 class Spread:
-    """How an estimator's gradient scatters at fixed parameters.
+    """How an estimator's gradient varies at fixed parameters.
 
     Attributes:
         variance: trace of the covariance of the gradient of f with respect to the first layer's
@@ -85,11 +101,11 @@ class Spread:
 
 
 def gradient_spread(
-    model: BinaryVAE, estimator: dbsurf.Estimator, images: Tensor, draws: int
+    model: DiscreteVAE, estimator: dbsurf.Estimator, images: Tensor, draws: int
 ) -> Spread:
     """Measure `Spread` over independent draws at the model's present parameters.
 
-    The estimator's state (DoubleCV's coefficient) stays what it is.
+    The estimator learns nothing from these draws.
 
     Args:
         model: the model.
@@ -97,39 +113,112 @@ def gradient_spread(
         images: zeros and ones, ``(batch, pixels)``.
         draws: number of gradient estimates, at least 2.
     """
-    generator = seeded(VARIANCE_SEED, images.device)
-    encoder = model.encoders[0]
-    assert isinstance(encoder, Network)
-    with torch.no_grad():
-        logits, features = encoder.with_features(model.centred(images))
-    f = model.continuation(images, (), (logits,), generator)
-    total = torch.zeros(logits.shape, dtype=torch.float64)
-    squares = torch.zeros_like(total)
     training = estimator.training
     estimator.eval()
-    for _ in range(draws):
-        estimate = estimator.estimate(f, posterior(logits), generator=generator, context=features)
-        gradient = estimate.grad.cpu().double()
-        total += gradient
-        squares += gradient.square()
+    total = squares = torch.zeros((), dtype=torch.float64)
+    for gradient in _gradients(model, estimator, images, draws, VARIANCE_SEED):
+        total = total + gradient
+        squares = squares + gradient.square()
     estimator.train(training)
-    mean = total / draws
-    variance = float((squares / draws - mean.square()).sum(-1).mean()) * draws / (draws - 1)
-    mean_square = float(mean.square().sum(-1).mean()) - variance / draws
+    per_coordinate = (squares - total.square() / draws) / (draws - 1)
+    event = tuple(range(1, total.ndim))
+    variance = float(per_coordinate.sum(event).mean())
+    mean_square = float((total / draws).square().sum(event).mean()) - variance / draws
     return Spread(variance, mean_square)
 
 
 def warm_up(
-    model: BinaryVAE, estimator: dbsurf.Estimator, images: Tensor, draws: int
+    model: DiscreteVAE, estimator: dbsurf.Estimator, images: Tensor, draws: int
 ) -> dbsurf.Estimator:
-    """Let an estimator that learns see so many draws at fixed parameters."""
-    generator = seeded(VARIANCE_SEED + 1, images.device)
-    with torch.no_grad():
-        encoder = model.encoders[0]
-        assert isinstance(encoder, Network)
-        logits, features = encoder.with_features(model.centred(images))
-    f = model.continuation(images, (), (logits,), generator)
+    """Let an estimator with state learn from so many draws at fixed parameters."""
     estimator.train()
-    for _ in range(draws):
-        estimator.estimate(f, posterior(logits), generator=generator, context=features)
+    for _ in _gradients(model, estimator, images, draws, VARIANCE_SEED + 1):
+        pass
     return estimator
+
+
+def _gradients(
+    model: DiscreteVAE, estimator: dbsurf.Estimator, images: Tensor, draws: int, seed: int
+) -> Iterator[Tensor]:
+    """Estimates of the gradient with respect to the first layer's logits, ``(batch, *event)``."""
+    generator = seeded(seed, images.device)
+    with torch.no_grad():
+        logits, hidden = model.encode(0, images - model.mean)
+    f, q = model.f_of_layer(images, (), (logits,), generator), model.posterior(logits)
+    for _ in range(draws):
+        yield estimator.estimate(f, q, generator=generator, context=hidden).grad.cpu().double()
+
+
+class Measures:
+    """The evaluations of one run.
+
+    Args:
+        options: sizes.
+        trainer: the model, its estimators and its training images.
+        test: test images, bytes.
+    """
+
+    def __init__(self, options: Options, trainer: Trainer, test: Tensor) -> None:
+        self.options, self.trainer = options, trainer
+        self._train, self._test = trainer.batches.images, test
+        self._subset = {
+            "train": fixed_images(self._train, options.evaluation_images),
+            "test": fixed_images(self._test, options.evaluation_images),
+        }
+        self._probe = fixed_images(self._train, options.variance_images).to(trainer.model.mean)
+
+    def during_training(self) -> dict[str, float | None]:
+        """-ELBO on the fixed subsets, and the gradient's spread for the training estimator."""
+        model, samples = self.trainer.model, self.options.evaluation_samples
+        found: dict[str, float | None] = {
+            f"{name}_negative_elbo": bounds(model, images, samples).elbo
+            for name, images in self._subset.items()
+        }
+        variance = mean_square = None
+        if self.options.variance_draws:
+            estimator = self.trainer.estimators[0]
+            assert isinstance(estimator, dbsurf.Estimator)
+            variance, mean_square = self._spread(estimator)
+        return {**found, "gradient_variance": variance, "gradient_mean_square": mean_square}
+
+    def at_the_end(self) -> dict[str, float]:
+        """-ELBO and importance-weighted bound, by default on all images."""
+        model, options = self.trainer.model, self.options
+        found: dict[str, float] = {}
+        for name, pixels in (("train", self._train), ("test", self._test)):
+            images = fixed_images(pixels, options.final_images)
+            elbo = bounds(model, images, options.evaluation_samples).elbo
+            fewer = fixed_images(pixels, options.bound_images)
+            importance = bounds(model, fewer, options.bound_samples).importance
+            found |= {f"{name}_negative_elbo": elbo, f"{name}_bound": importance}
+        return found
+
+    def all_variances(self) -> list[dict[str, object]]:
+        """The spread of every estimator that fits the latents, with the run's n."""
+        found: list[dict[str, object]] = []
+        for name, extras in COMPARED:
+            estimator = dbsurf.get(name, self.options.n, validate=False, **extras)
+            if estimator.bernoulli_only and self.options.latent_classes > 2:
+                continue
+            estimator.to(self._probe.device)
+            if estimator.state_dict():  # it learns
+                warm_up(self.trainer.model, estimator, self._probe, WARM_UP)
+            variance, mean_square = self._spread(estimator)
+            found.append(
+                {
+                    "estimator": name,
+                    "options": extras,
+                    "variance": variance,
+                    "mean_square": mean_square,
+                }
+            )
+        return found
+
+    def shown(self) -> Tensor:
+        """Test images for the picture."""
+        return fixed_images(self._test, SHOWN).to(self._probe.dtype)
+
+    def _spread(self, estimator: dbsurf.Estimator) -> tuple[float, float]:
+        draws = max(2, self.options.variance_draws)
+        spread = gradient_spread(self.trainer.model, estimator, self._probe, draws)
+        return spread.variance, spread.mean_square

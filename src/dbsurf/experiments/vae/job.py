@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import io
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
+from torch import Tensor
+from torch.nn import functional
 
 from dbsurf import data
-from dbsurf.experiments.vae import measure
-from dbsurf.experiments.vae.batches import Batches, flat, mean_image
-from dbsurf.experiments.vae.evaluation import seeded
-from dbsurf.experiments.vae.model import BinaryVAE
+from dbsurf.experiments.vae.evaluation import SAMPLE_SEED, SHOWN, Measures, seeded
+from dbsurf.experiments.vae.model import DiscreteVAE
 from dbsurf.experiments.vae.options import Options
-from dbsurf.experiments.vae.pictures import save_pictures
-from dbsurf.experiments.vae.training import Trainer
+from dbsurf.experiments.vae.training import Batches, Streams, Trainer, flat_images, mean_image
+from dbsurf.files import read_json
 from dbsurf.runs import job
 from dbsurf.runs.device import choose_device
+from dbsurf.runs.folder import CONFIG, SUMMARY, write_atomically
 from dbsurf.runs.metrics import Row
 
 PICTURE = "pictures.png"
+COLUMNS, SCALE, GAP = SHOWN // 2, 3, 2  # of the picture: tiles in a row, pixels
 
 
 def run(options: Options) -> None:
@@ -32,11 +38,30 @@ def run(options: Options) -> None:
 
 def train(options: Options) -> dict[str, Any]:
     """Do or finish the run that ``options`` describe; returns its summary."""
+    refuse_older_code(options.folder())
     return job.complete(options, lambda: VAEJob(options))
 
 
+def refuse_older_code(folder: Path) -> None:
+    """Stop if the folder was made before every random stream had a generator of its own.
+
+    Such a run cannot be continued: the same seed gives other weights and other samples now.
+    """
+    config = folder / CONFIG
+    try:
+        older = config.exists() and "latent_classes" not in read_json(config)
+    except ValueError:
+        return  # damaged: the checkpoint holds the configuration too
+    if older:
+        state = "a finished" if (folder / SUMMARY).exists() else "an unfinished"
+        raise ValueError(
+            f"{folder} is {state} run of an older version, whose random numbers were others: "
+            "--out must name another folder"
+        )
+
+
 class VAEJob(job.Job):
-    """One binary VAE in training."""
+    """One VAE in training."""
 
     experiment = "vae"
 
@@ -47,7 +72,7 @@ class VAEJob(job.Job):
         self.options = options
         self.trainer, test = build(options, device)
         super().__init__(options, self.trainer, device)
-        self.measures = measure.Measures(options, self.trainer, test)
+        self.measures = Measures(options, self.trainer, test)
 
     def title(self) -> str:
         return f"{self.options.dataset} {self.options.label()} n={self.options.n}"
@@ -72,22 +97,74 @@ class VAEJob(job.Job):
         return found
 
 
-def build(options: Options, device: torch.device) -> tuple[Trainer, torch.Tensor]:
+def build(options: Options, device: torch.device) -> tuple[Trainer, Tensor]:
     """The trainer at step 0, and the test images as bytes on the device."""
-    estimators = [options.build_estimator().to(device) for _ in range(options.layers)]
+    options.build_estimator()  # refuses bad options before the data set is read
     images = data.load(options.dataset, options.data_dir)
     if images.train.ndim != 3:
         shape = images.train.shape[1:]
         raise ValueError(f"dataset must be one of grey images, got {options.dataset} of {shape}")
+    streams = Streams.seeded(options.seed, device)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(options.seed)
-        model = BinaryVAE(
+        # An estimator with weights of its own draws them from torch's global generator.
+        torch.manual_seed(streams.samples.initial_seed())
+        estimators = [options.build_estimator().to(device) for _ in range(options.layers)]
+        model = DiscreteVAE(
             mean_image(images.train),
             latents=options.latents,
+            classes=options.latent_classes,
             hidden=options.hidden,
             architecture=options.architecture,
             layers=options.layers,
+            generator=streams.weights,
         )
-    batches = Batches(images.train, options.batch, seeded(options.seed, device), device)
-    trainer = Trainer(model.to(device), estimators, batches, options.learning_rate)
-    return trainer, flat(images.test, device)
+    batches = Batches(images.train, options.batch, streams, device)
+    trainer = Trainer(model.to(device), estimators, batches, streams, options.learning_rate)
+    return trainer, flat_images(images.test, device)
+
+
+# --- the picture ----------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def save_pictures(model: DiscreteVAE, images: Tensor, path: Path) -> None:
+    """Three bands: binary images with their reconstructions below them, then samples.
+
+    A reconstruction is the decoder's mean image at latents drawn from q; a sample is the
+    decoder's mean image at latents drawn from the prior.
+
+    Args:
+        model: the model.
+        images: zeros and ones ``(N, pixels)``, at most `SHOWN`.
+        path: the PNG file.
+    """
+    generator = seeded(SAMPLE_SEED, images.device)
+    latents, _ = model.draw_all(images, 1, generator)
+    again = torch.sigmoid(model.decoders[0](model.flat(latents[0][0])))
+    samples = model.generate(4 * COLUMNS, generator)
+    last = grid(samples)
+    line = np.full((3 * GAP, last.shape[1]), 0.5, dtype=np.float32)
+    bands = [
+        part
+        for pair in zip(images.split(COLUMNS), again.split(COLUMNS), strict=True)
+        for part in (*map(grid, pair), line)
+    ]
+    page = np.concatenate([*bands, line, last])
+    page = page.repeat(SCALE, 0).repeat(SCALE, 1)
+
+    from matplotlib.image import imsave
+
+    buffer = io.BytesIO()
+    imsave(buffer, page, cmap="gray", vmin=0, vmax=1, format="png")
+    write_atomically(path, buffer.getvalue())
+
+
+def grid(images: Tensor) -> npt.NDArray[np.float32]:
+    """Square images in rows of `COLUMNS`, a gap around each; black where a row is not full."""
+    side = round(images.shape[-1] ** 0.5)
+    images = functional.pad(images, (0, 0, 0, -len(images) % COLUMNS))
+    tiles = images.float().cpu().numpy().reshape(-1, COLUMNS, side, side)
+    tiles = np.pad(tiles, ((0, 0), (0, 0), (GAP, GAP), (GAP, GAP)), constant_values=0.5)
+    height, width = tiles.shape[0] * tiles.shape[2], COLUMNS * tiles.shape[3]
+    page: npt.NDArray[np.float32] = tiles.transpose(0, 2, 1, 3).reshape(height, width)
+    return page

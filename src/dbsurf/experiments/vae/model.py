@@ -1,33 +1,39 @@
-"""The binary VAE of appendix C.1, with one or more layers of stochastic bits."""
+"""The variational autoencoder of appendix C.1: discrete latents, one or more layers of them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.distributions import Bernoulli, Independent
-
-from dbsurf.experiments.vae.likelihood import log_prob, pixel_log_prob
-from dbsurf.experiments.vae.network import Network
+from torch.distributions import Bernoulli, Distribution, Independent, OneHotCategorical
 
 Architecture = Literal["nonlinear", "linear"]
+SLOPE = 0.3  # of LeakyReLU, appendix C.1
 
 
-class BinaryVAE(nn.Module):
-    r"""Bits $b_1, \dots, b_L$ above an image x; $q(b|x) = \prod_l q(b_l|b_{l-1})$ with $b_0 = x$.
+class DiscreteVAE(nn.Module):
+    r"""Latents $z_1, \dots, z_L$ above an image x; $q(z|x) = \prod_l q(z_l|z_{l-1})$, $z_0 = x$.
 
-    The generative side is $p(b_L) \prod_l p(b_{l-1}|b_l)$, the prior $p(b_L)$ being
-    Bernoulli(1/2). With L = 1 it is the model of the paper.
+    The generative side is $p(z_L) \prod_l p(z_{l-1}|z_l)$ with a uniform prior $p(z_L)$. With
+    binary latents and L = 1 it is the model of the paper.
+
+    Shapes: the latents of a layer are ``(..., latents)`` where ``classes`` is 2, zeros and ones.
+    With more classes they are one-hot vectors, ``(..., latents, classes)``. Logits have the same
+    shape as the latents that they belong to.
 
     Args:
         mean: mean image, subtracted from the encoder's input, ``(pixels,)`` in [0, 1].
-        latents: number of bits in each layer.
+        latents: number of latents in each layer.
+        classes: states of a latent.
         hidden: width of each of the two hidden layers of every network.
         architecture: ``"linear"`` leaves the hidden layers out.
         layers: L.
+        generator: source of the initial weights, on the CPU.
     """
 
     mean: Tensor
@@ -37,100 +43,159 @@ class BinaryVAE(nn.Module):
         mean: Tensor,
         *,
         latents: int = 200,
+        classes: int = 2,
         hidden: int = 200,
         architecture: Architecture = "nonlinear",
         layers: int = 1,
+        generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        self.latents = latents
-        pixels = mean.shape[0]
-        widths = [hidden, hidden] if architecture == "nonlinear" else []
-        below = [pixels] + [latents] * (layers - 1)
-        self.encoders = nn.ModuleList(Network(size, widths, latents) for size in below)
-        self.decoders = nn.ModuleList(Network(latents, widths, size) for size in below)
+        self.event = (latents,) if classes == 2 else (latents, classes)
+        self.classes, self.layers = classes, layers
+        hidden_widths = [hidden, hidden] if architecture == "nonlinear" else []
+        width = math.prod(self.event)
+        below = [mean.shape[0]] + [width] * (layers - 1)
+        self.encoders = nn.ModuleList(network([size, *hidden_widths, width]) for size in below)
+        self.decoders = nn.ModuleList(network([width, *hidden_widths, size]) for size in below)
         self.register_buffer("mean", mean)
+        initialise(self, generator)
 
-    @property
-    def layers(self) -> int:
-        return len(self.encoders)
+    def encode(self, layer: int, below: Tensor) -> tuple[Tensor, Tensor]:
+        """The logits of one layer's latents, and the encoder's last hidden layer, detached.
 
-    def centred(self, images: Tensor) -> Tensor:
-        """What the first encoder sees."""
-        return images - self.mean
+        Args:
+            layer: which layer, counted from 0.
+            below: the image minus the mean image, ``(..., pixels)``, or the latents of the layer
+                below, flat.
+        """
+        encoder = self.encoders[layer]
+        assert isinstance(encoder, nn.Sequential)
+        hidden = encoder[:-1](below)  # the input itself where there are no hidden layers
+        logits: Tensor = encoder[-1](hidden)
+        return logits.unflatten(-1, self.event), hidden.detach()
 
-    def energy(self, images: Tensor, bits: Sequence[Tensor], logits: Sequence[Tensor]) -> Tensor:
-        r"""$f = \log q(b|x) - \log p(x, b)$, whose mean under q is the negative ELBO.
+    def f(self, images: Tensor, latents: Sequence[Tensor], logits: Sequence[Tensor]) -> Tensor:
+        r"""$f = \log q(z|x) - \log p(x, z)$, whose mean under q is the negative ELBO.
+
+        f is defined for latents between 0 and 1 too, not only at the corners: both log q and the
+        decoders accept them. An estimator may ask for f at the mean of q.
 
         Args:
             images: zeros and ones, ``(batch, pixels)``.
-            bits: of every layer, ``(n, batch, latents)`` or, shared by all samples,
-                ``(batch, latents)``; at least one has the first form.
-            logits: of $q(b_l|b_{l-1})$, in matching shapes.
+            latents: of every layer, ``(n, batch, *event)`` or, shared by all samples,
+                ``(batch, *event)``; at least one has the first form.
+            logits: of $q(z_l|z_{l-1})$, in matching shapes.
 
         Returns:
             ``(n, batch)``.
         """
-        value = self.latents * math.log(2) - pixel_log_prob(self.decoders[0](bits[0]), images)
-        for level, (b, ell) in enumerate(zip(bits, logits, strict=True)):
-            value = value + log_prob(ell, b)
-            if level > 0:
-                value = value - log_prob(self.decoders[level](b), bits[level - 1])
+        log_prior = -self.event[0] * math.log(self.classes)
+        pixels = self.decoders[0](self.flat(latents[0]))  # logits
+        value = -pixel_log_prob(pixels, images) - log_prior
+        for layer, (z, z_logits) in enumerate(zip(latents, logits, strict=True)):
+            value = value + self.log_prob(z_logits, z)
+            if layer > 0:
+                below = self.decoders[layer](self.flat(z)).unflatten(-1, self.event)
+                value = value - self.log_prob(below, latents[layer - 1])
         return value
 
-    def continuation(
+    def f_of_layer(
         self,
         images: Tensor,
         below: Sequence[Tensor],
         logits: Sequence[Tensor],
         generator: torch.Generator | None,
     ) -> Callable[[Tensor], Tensor]:
-        """f as a function of the bits of layer len(below), the layers above drawn independently.
+        """f as a function of the latents of layer ``len(below)``.
+
+        The layers above are drawn independently. The weights of their encoders are constants
+        here: the mean of that gradient is zero under q.
 
         Args:
             images: zeros and ones, ``(batch, pixels)``.
-            below: bits of the layers below, ``(batch, latents)`` each.
-            logits: of those layers and of the next, detached.
+            below: latents of the layers below, ``(batch, *event)`` each.
+            logits: of those layers and of this one, detached.
             generator: source of the layers above.
         """
 
-        def f(b: Tensor) -> Tensor:
-            bits, ells = [*below, b], list(logits)
-            for encoder in self.encoders[len(bits) :]:
-                assert isinstance(encoder, Network)
-                ells.append(encoder.frozen(bits[-1]))
-                bits.append(draw(ells[-1], generator))
-            return self.energy(images, bits, ells)
+        def f(z: Tensor) -> Tensor:
+            latents, every_logits = [*below, z], list(logits)
+            for encoder in self.encoders[len(latents) :]:
+                constants = {name: value.detach() for name, value in encoder.named_parameters()}
+                found = torch.func.functional_call(encoder, constants, self.flat(latents[-1]))
+                every_logits.append(found.unflatten(-1, self.event))
+                latents.append(self.draw(every_logits[-1], generator))
+            return self.f(images, latents, every_logits)
 
         return f
 
-    def chains(
+    def posterior(self, logits: Tensor) -> Distribution:
+        """q of one layer: independent latents. Unchecked, because it is built at every step."""
+        one: Distribution
+        if self.classes == 2:
+            one = Bernoulli(logits=logits, validate_args=False)
+        else:
+            one = OneHotCategorical(logits=logits, validate_args=False)
+        return Independent(one, 1, validate_args=False)
+
+    def log_prob(self, logits: Tensor, z: Tensor) -> Tensor:
+        """Log-probability of one layer's latents, linear in ``z`` between 0 and 1."""
+        if self.classes == 2:
+            return (z * logits).sum(-1) - F.softplus(logits).sum(-1)
+        return (z * logits.log_softmax(-1)).sum((-2, -1))
+
+    @torch.no_grad()
+    def draw(self, logits: Tensor, generator: torch.Generator | None) -> Tensor:
+        """Independent latents, like ``logits``."""
+        if self.classes == 2:
+            return torch.bernoulli(torch.sigmoid(logits), generator=generator)
+        flat = logits.softmax(-1).flatten(0, -2)
+        index = torch.multinomial(flat, 1, generator=generator).view(logits.shape[:-1])
+        return F.one_hot(index, self.classes).to(logits.dtype)
+
+    def flat(self, z: Tensor) -> Tensor:
+        """Latents as a network's input: ``(..., latents * classes)`` for one-hot vectors."""
+        return z.flatten(-len(self.event))
+
+    def draw_all(
         self, images: Tensor, n: int, generator: torch.Generator | None
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """n independent samples of every layer and their logits, for evaluation."""
-        logits = [self.encoders[0](self.centred(images))]
-        bits = [draw(logits[0].expand(n, *logits[0].shape), generator)]
-        for encoder in self.encoders[1:]:
-            logits.append(encoder(bits[-1]))
-            bits.append(draw(logits[-1], generator))
-        return bits, logits
+        """n independent samples of every layer's latents and their logits, for evaluation."""
+        first, _ = self.encode(0, images - self.mean)
+        logits = [first]
+        latents = [self.draw(first.expand(n, *first.shape), generator)]
+        for layer in range(1, self.layers):
+            logits.append(self.encode(layer, self.flat(latents[-1]))[0])
+            latents.append(self.draw(logits[-1], generator))
+        return latents, logits
 
     @torch.no_grad()
     def generate(self, count: int, generator: torch.Generator | None) -> Tensor:
         """Means of images drawn from the model, ``(count, pixels)``."""
-        bits = draw(self.mean.new_zeros((count, self.latents)), generator)
+        z = self.draw(self.mean.new_zeros((count, *self.event)), generator)
         for decoder in reversed(self.decoders[1:]):
-            bits = draw(decoder(bits), generator)
-        return torch.sigmoid(self.decoders[0](bits))
+            z = self.draw(decoder(self.flat(z)).unflatten(-1, self.event), generator)
+        return torch.sigmoid(self.decoders[0](self.flat(z)))
 
 
-def draw(logits: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Independent bits."""
-    uniforms = torch.rand(
-        logits.shape, dtype=logits.dtype, device=logits.device, generator=generator
-    )
-    return uniforms.lt_(torch.sigmoid(logits.detach()))
+def network(widths: Sequence[int]) -> nn.Sequential:
+    """Linear layers of these widths, with LeakyReLU between them."""
+    layers: list[nn.Module] = []
+    for inputs, outputs in pairwise(widths):
+        layers += [nn.Linear(inputs, outputs), nn.LeakyReLU(SLOPE, inplace=True)]
+    return nn.Sequential(*layers[:-1])
 
 
-def posterior(logits: Tensor) -> Independent[Bernoulli]:
-    """Factorised Bernoulli law of one layer's bits, unchecked: it is built at every step."""
-    return Independent(Bernoulli(logits=logits, validate_args=False), 1, validate_args=False)
+def initialise(model: nn.Module, generator: torch.Generator | None) -> None:
+    """Draw the weights and biases of all linear layers anew, by the law of `torch.nn.Linear`."""
+    for layer in model.modules():
+        if isinstance(layer, nn.Linear):
+            bound = layer.in_features**-0.5
+            for value in layer.parameters():
+                nn.init.uniform_(value, -bound, bound, generator=generator)
+
+
+def pixel_log_prob(logits: Tensor, images: Tensor) -> Tensor:
+    """Log-probability of images, ``(batch, pixels)``, for each of n samples' logits."""
+    entropy = F.binary_cross_entropy_with_logits(logits, images.expand_as(logits), reduction="none")
+    return -entropy.sum(-1)

@@ -14,7 +14,7 @@ from dbsurf.runs.options import ELSEWHERE, configuration, estimator_label, named
 
 @dataclass(frozen=True)
 class Options:
-    """Train a binary VAE and evaluate it (section 4.2, table 1, figure 1)."""
+    """Train a VAE with discrete latents and evaluate it (section 4.2, table 1, figure 1)."""
 
     dataset: str = "digits"
     """Data set; `dbsurf data list` shows them. digits needs no download."""
@@ -27,7 +27,7 @@ class Options:
     steps: int = 1_000_000
     """Training steps."""
     seed: int = 0
-    """Seed of initialisation, data order, binarisation and samples."""
+    """Seed of the four random streams: weights, order of images, binarisation, samples."""
 
     batch: int = 100
     """Images in a batch."""
@@ -36,9 +36,11 @@ class Options:
     architecture: Architecture = "nonlinear"
     """nonlinear: two hidden layers in every network. linear: none."""
     layers: int = 1
-    """Layers of stochastic bits, 1 to 4."""
+    """Layers of latents, 1 to 4."""
     latents: int = 200
-    """Bits in each stochastic layer."""
+    """Latents in each layer."""
+    latent_classes: int = 2
+    """Classes of a latent: 2 for Bernoulli, more for one-hot categorical latents."""
     hidden: int = 200
     """Units in each hidden layer."""
 
@@ -80,6 +82,7 @@ class Options:
 
     def __post_init__(self) -> None:
         lowest = {"steps": 1, "batch": 1, "latents": 1, "hidden": 1, "layers": 1, "threads": 0}
+        lowest |= {"latent_classes": 2}
         lowest |= {"evaluate_every": 1, "checkpoint_every": 1, "evaluation_images": 0}
         lowest |= {"evaluation_samples": 1, "final_images": 0, "bound_samples": 1}
         lowest |= {"bound_images": 0, "variance_draws": 0, "variance_images": 1, "seed": 0}
@@ -110,7 +113,13 @@ class Options:
     def build_estimator(self) -> dbsurf.Estimator:
         """The estimator, without checks of values: training looks at its losses instead."""
         extras = named_values(self.estimator_options)
-        return dbsurf.get(self.estimator, self.n, validate=False, **extras)
+        estimator = dbsurf.get(self.estimator, self.n, validate=False, **extras)
+        if estimator.bernoulli_only and self.latent_classes > 2:
+            raise ValueError(
+                f"estimator must work for categorical latents with latent_classes "
+                f"{self.latent_classes}, got {self.estimator}, which needs Bernoulli latents"
+            )
+        return estimator
 
 
 _PAPER = Options()

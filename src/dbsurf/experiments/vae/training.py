@@ -1,41 +1,125 @@
-"""One step of training, and everything that has to be saved to continue it."""
+"""Training: random streams, batches of binarised images, one step, and what a checkpoint holds."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 import dbsurf
-from dbsurf.experiments.vae.batches import Batches
-from dbsurf.experiments.vae.model import BinaryVAE, draw, posterior
-from dbsurf.experiments.vae.network import Network
+from dbsurf.experiments.order import Order
+from dbsurf.experiments.vae.model import DiscreteVAE
 from dbsurf.runs.losses import RecentLosses
+
+
+@dataclass(frozen=True)
+class Streams:
+    """The random numbers of a run, one generator for each purpose.
+
+    Two runs with the same seed and different estimators start from the same weights and see the
+    same binarised images in the same order: an estimator draws from ``samples`` alone.
+
+    Attributes:
+        weights: initial weights of the model; always on the CPU.
+        order: order of the training images.
+        binarisation: binarisation of the training images.
+        samples: the estimators' samples.
+    """
+
+    weights: torch.Generator
+    order: torch.Generator
+    binarisation: torch.Generator
+    samples: torch.Generator
+
+    @classmethod
+    def seeded(cls, seed: int, device: torch.device) -> Streams:
+        """Four independent generators from the seed of a run."""
+        children = np.random.SeedSequence(seed).spawn(4)
+        places = [torch.device("cpu"), device, device, device]
+        return cls(*map(_generator, children, places))
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {item.name: getattr(self, item.name).get_state() for item in fields(self)}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        for item in fields(self):
+            getattr(self, item.name).set_state(state[item.name].cpu())
+
+
+def _generator(seed: np.random.SeedSequence, device: torch.device) -> torch.Generator:
+    number = int(seed.generate_state(1, np.uint64)[0]) >> 1  # torch takes 63 bits
+    return torch.Generator(device).manual_seed(number)
+
+
+class Batches:
+    """Endless batches of training images, binarised anew each time.
+
+    The images stay on the device as bytes.
+
+    Args:
+        images: ``(N, ...)`` bytes.
+        size: images in a batch.
+        streams: source of order and binarisation, on ``device``.
+        device: where the images are kept.
+    """
+
+    def __init__(
+        self, images: npt.NDArray[np.uint8], size: int, streams: Streams, device: torch.device
+    ) -> None:
+        self.order = Order(len(images), size, streams.order, device)
+        self.images = flat_images(images, device)
+        self.size, self.generator = size, streams.binarisation
+
+    def next(self) -> Tensor:
+        """The next batch, ``(size, pixels)`` of zeros and ones."""
+        return binarise(self.images.index_select(0, self.order.next()), self.generator)
+
+
+def flat_images(images: npt.NDArray[np.uint8], device: torch.device) -> Tensor:
+    """Images as rows of bytes on the device."""
+    return torch.from_numpy(np.ascontiguousarray(images)).flatten(1).to(device)
+
+
+def binarise(pixels: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Zeros and ones: a pixel of byte value v is one with probability v/255."""
+    uniform = torch.rand(pixels.shape, device=pixels.device, generator=generator)
+    return uniform.mul_(255).lt_(pixels)
+
+
+def mean_image(images: npt.NDArray[np.uint8]) -> Tensor:
+    """Mean of the pixels over all images, in [0, 1]."""
+    mean = images.reshape(len(images), -1).mean(0, dtype=np.float64) / 255
+    return torch.from_numpy(mean).float()
 
 
 class Trainer:
     """Model, estimators, optimiser and data, advanced one step at a time.
 
-    Nothing in `step` waits for the device. Losses stay there until `first_bad_step` looks.
+    `step` does not wait for the device: losses stay there until `first_bad_step` reads them.
 
     Args:
         model: on the device.
-        estimators: one for each stochastic layer.
-        batches: where images come from; their generator also draws the samples.
-        learning_rate: of Adam, for encoder and decoder.
+        estimators: one for each stochastic layer, on the device.
+        batches: where images come from.
+        streams: the run's random numbers.
+        learning_rate: of Adam, for encoders and decoders.
     """
 
     def __init__(
         self,
-        model: BinaryVAE,
+        model: DiscreteVAE,
         estimators: list[dbsurf.Estimator],
         batches: Batches,
+        streams: Streams,
         learning_rate: float,
     ) -> None:
         self.model = model
         self.estimators = nn.ModuleList(estimators)
-        self.batches = batches
+        self.batches, self.streams = batches, streams
         self.parameters = list(model.parameters())
         self.optimiser = torch.optim.Adam(self.parameters, lr=learning_rate, fused=True)
         self.steps = 0
@@ -49,14 +133,12 @@ class Trainer:
         return self.steps * self.batches.size * each
 
     def step(self) -> None:
-        """Draw a batch, estimate the gradient, update."""
+        """Draw a batch, estimate the gradient, update the weights."""
         images = self.batches.next()
-        loss = negative_elbo(self.model, self.estimators, images, self.batches.generator)
-        for value in self.parameters:
-            value.grad = None
+        loss = negative_elbo(self.model, self.estimators, images, self.streams.samples)
+        self.optimiser.zero_grad()
         loss.backward()
-        if self.model.layers > 1:
-            share_decoder_gradient(self.model)
+        average_decoder_gradients(self.model)
         self.optimiser.step()
         self.losses.add(self.steps, loss)
         self.steps += 1
@@ -72,8 +154,8 @@ class Trainer:
             "model": self.model.state_dict(),
             "estimators": self.estimators.state_dict(),
             "optimiser": self.optimiser.state_dict(),
-            "batches": self.batches.state_dict(),
-            "generator": self.batches.generator.get_state(),
+            "batches": self.batches.order.state_dict(),
+            "streams": self.streams.state_dict(),
             "losses": self.losses.values,
         }
 
@@ -82,39 +164,40 @@ class Trainer:
         self.model.load_state_dict(state["model"])
         self.estimators.load_state_dict(state["estimators"])
         self.optimiser.load_state_dict(state["optimiser"])
-        self.batches.load_state_dict(state["batches"])
-        self.batches.generator.set_state(state["generator"].cpu())
+        self.batches.order.load_state_dict(state["batches"])
+        self.streams.load_state_dict(state["streams"])
         self.losses.values = state["losses"].to(self.losses.values.device)
 
 
 def negative_elbo(
-    model: BinaryVAE, estimators: nn.ModuleList, images: Tensor, generator: torch.Generator
+    model: DiscreteVAE, estimators: nn.ModuleList, images: Tensor, generator: torch.Generator | None
 ) -> Tensor:
     """Mean of f over the batch, with the estimators' gradient behind it.
 
-    Layer by layer: the layers below follow one chain of independent samples, the layer's own
-    estimator draws n, and each of these goes on upwards by one independent chain. So f is
-    evaluated n times for every layer, as is usual for these estimators. The logits inside f are
-    constants: the mean of their gradient is zero under q.
+    Layer by layer: the layers below follow one independent sample, the layer's own estimator
+    draws n, and each of these continues upwards with one independent sample of every layer. So f
+    is evaluated n times for every layer, as is usual for these estimators. The logits inside f
+    are constants: the mean of their gradient is zero under q.
     """
-    inputs = model.centred(images)
+    inputs = images - model.mean
     below: list[Tensor] = []
     logits: list[Tensor] = []
-    values: list[Tensor] = []
-    for encoder, estimator in zip(model.encoders, estimators, strict=True):
-        assert isinstance(encoder, Network)
-        own, features = encoder.with_features(inputs)
+    value = images.new_zeros(())
+    for layer, estimator in enumerate(estimators):
+        own, hidden = model.encode(layer, inputs)
         logits.append(own.detach())
-        f = model.continuation(images, tuple(below), tuple(logits), generator)
-        value = estimator(f, posterior(own), generator=generator, context=features)
-        values.append(value.mean())
-        inputs = draw(own, generator) if len(values) < model.layers else inputs
-        below.append(inputs)
-    return torch.stack(values).sum() if len(values) > 1 else values[0]
+        f = model.f_of_layer(images, below, logits, generator)
+        estimate = estimator(f, model.posterior(own), generator=generator, context=hidden)
+        value = value + estimate.mean()
+        if layer + 1 < model.layers:
+            below = [*below, model.draw(own, generator)]
+            inputs = model.flat(below[-1])
+    return value
 
 
-def share_decoder_gradient(model: BinaryVAE) -> None:
-    """Every layer's estimate gave the decoder a whole gradient: take their mean."""
-    for value in model.decoders.parameters():
-        if value.grad is not None:
+def average_decoder_gradients(model: DiscreteVAE) -> None:
+    """Every layer's estimate gave the decoders a whole gradient: take their mean."""
+    if model.layers > 1:
+        for value in model.decoders.parameters():
+            assert value.grad is not None
             value.grad /= model.layers

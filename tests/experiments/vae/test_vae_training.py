@@ -1,4 +1,4 @@
-"""Order, binarisation and the state of the training data."""
+"""Random streams, order and binarisation of the training images."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from conftest import assert_mean
-from dbsurf.experiments.vae.batches import Batches, binarise, mean_image
+from dbsurf.experiments.vae.training import Batches, Streams, binarise, mean_image
 
 CPU = torch.device("cpu")
 
@@ -21,14 +21,6 @@ def test_a_pixel_is_one_with_its_probability():
     assert (draws[:, 255] == 1).all()
 
 
-def test_pixels_are_independent():
-    """Neighbours share a random word; their bits must not show it."""
-    half = torch.full((20_000, 8), 128, dtype=torch.uint8)
-    draws = binarise(half, torch.Generator().manual_seed(0)) - 128 / 255
-    products = draws.unsqueeze(1) * draws.unsqueeze(2)
-    assert_mean(products.flatten(1), (torch.eye(8) * (128 / 255) * (127 / 255)).flatten())
-
-
 @pytest.mark.parametrize("shape", [(3, 5), (1, 1), (2, 784)])
 def test_any_number_of_pixels(shape):
     assert binarise(torch.full(shape, 255, dtype=torch.uint8), None).shape == shape
@@ -40,7 +32,7 @@ def white(count: int) -> np.ndarray:
 
 
 def test_every_epoch_is_a_new_order_of_all_images():
-    batches = Batches(white(10), 3, torch.Generator().manual_seed(0), CPU)
+    batches = Batches(white(10), 3, Streams.seeded(0, CPU), CPU)
     epochs = [torch.cat([batches.next() for _ in range(3)]).argmax(-1).tolist() for _ in range(20)]
     assert all(len(set(epoch)) == 9 for epoch in epochs)  # none twice, one left out
     assert len({tuple(epoch) for epoch in epochs}) == 20
@@ -48,12 +40,33 @@ def test_every_epoch_is_a_new_order_of_all_images():
 
 
 def test_state_continues_in_the_middle_of_an_epoch():
-    one, other = (Batches(white(10), 3, torch.Generator().manual_seed(s), CPU) for s in (0, 1))
+    first, second = Streams.seeded(0, CPU), Streams.seeded(1, CPU)
+    one, other = (Batches(white(10), 3, streams, CPU) for streams in (first, second))
     one.next()
-    other.load_state_dict(one.state_dict())
-    other.generator.set_state(one.generator.get_state())
+    other.order.load_state_dict(one.order.state_dict())
+    second.load_state_dict(first.state_dict())
     for _ in range(7):
         assert torch.equal(one.next(), other.next())
+
+
+def test_streams_differ_from_each_other_and_by_seed():
+    def numbers(seed: int) -> list[float]:
+        streams = Streams.seeded(seed, CPU)
+        generators = (streams.weights, streams.order, streams.binarisation, streams.samples)
+        return [torch.rand(1, generator=generator).item() for generator in generators]
+
+    assert len({*numbers(0), *numbers(1)}) == 8
+    assert numbers(0) == numbers(0)
+
+
+def test_one_stream_does_not_move_another():
+    """More random numbers for the estimator leave images and pixels as they are."""
+    grey = np.full((10, 4, 4), 128, dtype=np.uint8)
+    one, other = Streams.seeded(3, CPU), Streams.seeded(3, CPU)
+    left, right = Batches(grey, 3, one, CPU), Batches(grey, 3, other, CPU)
+    for draws in range(5):
+        assert torch.equal(left.next(), right.next())
+        torch.rand(draws, generator=one.samples)
 
 
 def test_mean_image():
