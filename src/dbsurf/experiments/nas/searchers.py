@@ -13,7 +13,7 @@ from dbsurf.experiments.nas import baselines, policy, space
 from dbsurf.experiments.nas.options import TABLE_STEPS, Options
 from dbsurf.experiments.nas.table import Floats
 from dbsurf.experiments.nas.trace import Trace
-from dbsurf.runs.options import named_values
+from dbsurf.runs.options import check_counts, check_memory, check_rates, named_values
 
 #: Searches that share a stream of random numbers. They are always run together, whether all of
 #: them were asked for or one: so the result of a seed does not depend on its neighbours.
@@ -25,14 +25,11 @@ Searcher = Callable[[Floats, int, policy.Show], Trace]
 
 def find_searcher(options: Options) -> Searcher:
     """What searches one block, or a ValueError that says why the options do not fit."""
-    for name, least in {"n": 1, "steps": 0, "seeds": 0, "seed": 0, "finalists": 1}.items():
-        if getattr(options, name) < least:
-            raise ValueError(f"{name} must be at least {least}, got {getattr(options, name)}")
-    if not options.logits_rate > 0:
-        raise ValueError(f"logits_rate must be above 0, got {options.logits_rate}")
-    for name in ("population", "tournament"):
-        if getattr(options, name) < 1:
-            raise ValueError(f"{name} must be at least 1, got {getattr(options, name)}")
+    counts = ("n", "finalists", "population", "tournament")
+    check_counts(options, {"steps": 0, "seeds": 0, "seed": 0, **dict.fromkeys(counts, 1)})
+    check_rates(options, ["logits_rate"])
+    asked = options.n * (options.steps or TABLE_STEPS)
+    check_memory(16 * BLOCK * asked, "the queries of a block of searches")
     make = BASELINES.get(options.estimator)
     if make is None and options.estimator not in dbsurf.available():
         known = ", ".join((*dbsurf.available(), *BASELINES))

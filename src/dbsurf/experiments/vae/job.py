@@ -22,6 +22,7 @@ from dbsurf.runs import job
 from dbsurf.runs.device import choose_device
 from dbsurf.runs.folder import CONFIG, SUMMARY, write_atomically
 from dbsurf.runs.metrics import Row
+from dbsurf.runs.options import check_memory
 
 PICTURE = "pictures.png"
 COLUMNS, SCALE, GAP = SHOWN // 2, 3, 2  # of the picture: tiles in a row, pixels
@@ -100,6 +101,9 @@ class VAEJob(job.Job):
 def build(options: Options, device: torch.device) -> tuple[Trainer, Tensor]:
     """The trainer at step 0, and the test images as bytes on the device."""
     options.build_estimator()  # refuses bad options before the data set is read
+    width = 28 * 28 + options.hidden + options.latents * options.latent_classes
+    weights, activations = 2 * options.layers * width**2, options.n * options.batch * width
+    check_memory(16 * (weights + activations), "weights, gradients and activations")
     images = data.load(options.dataset, options.data_dir)
     if images.train.ndim != 3:
         shape = images.train.shape[1:]

@@ -21,7 +21,7 @@ from dbsurf.experiments.nas.supernet.training import Trainer
 from dbsurf.experiments.nas.supernet.workers import Workers
 from dbsurf.runs import precision
 from dbsurf.runs.device import choose_device
-from dbsurf.runs.options import named_values
+from dbsurf.runs.options import check_counts, check_rates, named_values
 
 UNIFORM = "uniform"
 SUBSETS = {"cifar10": ("cifar10-subset", 10_000)}  # the first images of a set, as a set
@@ -42,12 +42,8 @@ def check(options: Options) -> None:
         "jobs": 1,
     }
     lowest |= {"evaluate_every": 0, "checkpoint_every": 0}
-    for name, least in lowest.items():
-        if getattr(options, name) < least:
-            raise ValueError(f"{name} must be at least {least}, got {getattr(options, name)}")
-    for name in ("learning_rate", "architecture_rate", "cosine_epochs"):
-        if not getattr(options, name) > 0:
-            raise ValueError(f"{name} must be above 0, got {getattr(options, name)}")
+    check_counts(options, lowest)
+    check_rates(options, ["learning_rate", "architecture_rate", "cosine_epochs"])
     if 0 < options.image_size < 4:  # two reductions leave nothing of less
         raise ValueError(f"image_size must be 0 or at least 4, got {options.image_size}")
     processes = options.devices * options.nodes
