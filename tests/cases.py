@@ -31,6 +31,7 @@ class Case:
         counts: the n it is tried with.
         unbiased: what it must say of itself, and what enumeration must confirm.
         any_law: whether it takes categorical and counting laws too.
+        elsewhere: how often f is asked at other points than the samples.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Case:
     counts: tuple[int, ...] = (2, 3, 4)
     unbiased: bool = True
     any_law: bool = False
+    elsewhere: int = 0
 
     def build(self, n: int, **more: Any) -> dbsurf.Estimator:
         return dbsurf.get(self.name, n, **self.options, **more)
@@ -83,6 +85,9 @@ CASES = [
     Case("disarm", oracles.antithetic, counts=(2, 4)),
     Case("doublecv", oracles.independent, {"coefficient": -0.8}),
     Case("doublecv", oracles.independent),
+    Case("quadraticcv", oracles.least_discrepancy, {"rank": 3}, elsewhere=1),
+    Case("quadraticcv", oracles.least_discrepancy, {"rank": 3, "uses": "gradient"}),
+    Case("quadraticcv", oracles.least_discrepancy, {"rank": 3, "uses": "values"}),
 ]
 UNBIASED = [case for case in CASES if case.unbiased]
 ANY_LAW = [case for case in CASES if case.any_law]

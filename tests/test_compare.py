@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -47,12 +48,12 @@ PROBLEMS = {
 }
 
 
-def long_run(f, dist, n: int, label: str) -> tuple[float, float]:
+def long_run(f, dist, label: str) -> tuple[float, float]:
     """Mean squared error of an estimator, by 40,000 estimates at once; and its standard error."""
-    name, options = CONTENDERS[label]
-    estimator = dbsurf.get(name, n, **options)
+    estimator = dbsurf.get(label)
     batch = dist.expand((40_000,))
-    estimator.estimate(f, batch)  # learns what it can learn
+    for _ in range(300 if isinstance(estimator, dbsurf.QuadraticCV) else 1):  # as compare does
+        estimator.estimate(f, dist if isinstance(estimator, dbsurf.QuadraticCV) else batch)
     estimator.eval()
     error = (estimator.estimate(f, batch).grad - dbsurf.exact(f, dist).grad).flatten(1)
     square = error.square().sum(-1)
@@ -66,7 +67,7 @@ def test_the_order_is_that_of_a_long_independent_run(name):
     f, dist, n, draws = make(), law(), 4, 300
     found = dbsurf.compare(f, dist, n, draws=draws, generator=torch.Generator().manual_seed(1))
     order = [row.estimator for row in found.rows]
-    truth = {label: long_run(f, dist, n, label) for label in order}
+    truth = {label: long_run(f, dist, label) for label in order}
     checked = 0
     for i, better in enumerate(order):
         for worse in order[i + 1 :]:
@@ -83,7 +84,12 @@ def test_the_order_is_that_of_a_long_independent_run(name):
 
 def test_rows_fields_table_and_frame():
     found = dbsurf.compare(additive, Independent(Bernoulli(PROBS), 1), 4, draws=40)
-    assert {row.estimator for row in found.rows} == set(CONTENDERS)
+    labels = [label.format(n=4, less=3) for label in CONTENDERS]
+    assert {row.estimator for row in found.rows} == set(labels)
+    assert all(isinstance(dbsurf.get(label), dbsurf.Estimator) for label in labels)
+    built = found.build()
+    assert built.training
+    assert repr(built) == repr(dbsurf.get(found.recommended))
     assert not found.left_out
     assert all(row.evaluations == 4 for row in found.rows)
     assert all(row.variance_low <= row.variance <= row.variance_high for row in found.rows)
@@ -91,7 +97,7 @@ def test_rows_fields_table_and_frame():
     assert all((row.bias == 0) or not row.unbiased for row in found.rows)
     errors = [row.mean_squared_error for row in found.rows]
     assert errors == sorted(errors)
-    loorf = next(row for row in found.rows if row.estimator == "LOORF")
+    loorf = next(row for row in found.rows if row.estimator == "LOORF(4)")
     assert loorf.relative_variance == 1
     text = str(found)
     assert f"Use {found.recommended}: " in text
@@ -102,13 +108,13 @@ def test_rows_fields_table_and_frame():
 def test_what_does_not_apply_is_left_out_with_its_reason():
     logits = torch.zeros(3, dtype=f64)
     found = dbsurf.compare(lambda x: x.double(), Categorical(logits=logits), 3, draws=20)
-    assert "dist must be Bernoulli, got Categorical" in found.left_out["ARMS-D"]
-    assert "even integer" in found.left_out["DisARM"]
+    assert "dist must be Bernoulli, got Categorical" in found.left_out["ARMS(3)"]
+    assert "even integer" in found.left_out["DisARM(3)"]
     assert "left out: " in str(found)
     hidden = dbsurf.compare(
         lambda x: x.detach().sum(-1), Independent(Bernoulli(PROBS), 1), 2, draws=20
     )
-    assert hidden.left_out["DoubleCV"] == "f is not differentiable in x"
+    assert hidden.left_out["DoubleCV(2)"] == "f is not differentiable in x"
 
 
 def test_only_some_estimators_and_a_sampled_reference():
@@ -117,7 +123,7 @@ def test_only_some_estimators_and_a_sampled_reference():
     found = dbsurf.compare(
         additive, wide, 2, draws=10, estimators=["DBsurf", "mdsurf"], progress=calls.append
     )
-    assert {row.estimator for row in found.rows} == {"LOORF", "DBsurf", "mdsurf"}
+    assert {row.estimator for row in found.rows} == {"LOORF(2)", "DBsurf(2)", "MDsurf(2)"}
     assert found.reference == "the mean of 100 estimates by LOORF"
     assert calls[-1] == 1
     infinite = dbsurf.compare(
@@ -180,7 +186,7 @@ def test_the_recommendation_by_its_rules():
 def test_nothing_is_recommended_from_nothing():
     rare = Independent(Bernoulli(torch.full((3,), 1e-5, dtype=f64)), 1)
     found = dbsurf.compare(additive, rare, 2, draws=50)
-    assert found.recommended == "LOORF"
+    assert found.recommended == "LOORF(2)"
     assert "too few to compare anything; raise draws" in found.reason
 
 
@@ -194,11 +200,11 @@ def test_the_noise_of_the_mean_is_taken_out_of_the_bias():
             dist,
             4,
             draws=60,
-            estimators=["DBsurf debiased"],
+            estimators=["DBsurf(4, debias=True)"],
             generator=torch.Generator().manual_seed(seed),
         ).rows
-        found.append(next(r for r in rows if r.estimator == "DBsurf debiased"))
-    truth, _ = long_run(interacting, dist, 4, "DBsurf debiased")
+        found.append(next(r for r in rows if r.estimator == "DBsurf(4, debias=True)"))
+    truth, _ = long_run(interacting, dist, "DBsurf(4, debias=True)")
     noise = sum(r.variance / 60 for r in found) / 8  # what the mean of 60 estimates is off by
     square = sum(r.bias**2 for r in found) / 8
     assert truth < 1.2 * sum(r.variance for r in found) / 8  # hardly any bias at all
@@ -208,4 +214,33 @@ def test_the_noise_of_the_mean_is_taken_out_of_the_bias():
 def test_a_gradient_of_f_that_is_not_finite_leaves_double_cv_out():
     dist = Independent(Bernoulli(PROBS), 1)
     found = dbsurf.compare(lambda x: x.sqrt().sum(-1), dist, 2, draws=20)
-    assert "f must have a finite gradient" in found.left_out["DoubleCV"]
+    assert "f must have a finite gradient" in found.left_out["DoubleCV(2)"]
+
+
+def test_a_black_box_is_compared_with_what_can_be_tried():
+    """numpy inside f, and an array as its answer: no gradient, no crash."""
+
+    def simulator(x: Tensor) -> np.ndarray:
+        bits = x.numpy()
+        return bits.sum(-1) ** 2 + bits[..., 0]
+
+    found = dbsurf.compare(simulator, Independent(Bernoulli(PROBS), 1), 4, draws=40)
+    tried = {row.estimator for row in found.rows}
+    assert {"LOORF(4)", "MDsurf(4)", 'QuadraticCV(4, "values")'} <= tried
+    for label in ("DoubleCV(4)", "QuadraticCV(3)"):
+        assert found.left_out[label].startswith("f is not differentiable in x: Can't call numpy()")
+    assert found.build().n == 4
+
+
+def test_a_ratio_of_nothing_to_nothing_is_a_dash():
+    still = Independent(Bernoulli(torch.zeros(3, dtype=f64)), 1)
+    found = dbsurf.compare(additive, still, 2, draws=10)
+    assert "nan" not in str(found)
+    assert all(math.isnan(row.relative_variance) for row in found.rows)
+
+
+def test_names_that_are_calls():
+    assert dbsurf.get('Reinforce(2, baseline="running-mean")').baseline == "running-mean"
+    for bad in ("LOORF(", "LOORF(open('x'))", "a.b(2)", "LOORF(n)", "(" * 5000):
+        with pytest.raises(ValueError, match="name must be"):
+            dbsurf.get(bad)

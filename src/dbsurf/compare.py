@@ -26,19 +26,23 @@ CONFIDENCE = 1.96  # two-sided 95 %
 AFFORDABLE = 2**14  # states that the reference may enumerate
 FEWEST = 10  # estimates that are not zero, below which nothing is recommended
 
-# What is compared unless the caller says otherwise: a label, a registered name and its options.
-CONTENDERS: dict[str, tuple[str, dict[str, Any]]] = {
-    "REINFORCE": ("reinforce", {"baseline": "running-mean"}),
-    "LOORF": ("loorf", {}),
-    "DBsurf": ("dbsurf", {}),
-    "DBsurf debiased": ("dbsurf", {"debias": True}),
-    "DBsurf preserving": ("dbsurf", {"alpha": "preserve", "debias": True}),
-    "MDsurf": ("mdsurf", {}),
-    "ARMS-D": ("arms", {}),
-    "ARMS-N": ("arms", {"copula": "gaussian"}),
-    "DisARM": ("disarm", {}),
-    "DoubleCV": ("doublecv", {}),
-}
+# What is compared unless the caller says otherwise, at n evaluations of f each: calls as one would
+# type them, with n samples, or one less where f is asked once more elsewhere.
+CONTENDERS = (
+    'Reinforce({n}, baseline="running-mean")',
+    "LOORF({n})",
+    "DBsurf({n})",
+    "DBsurf({n}, debias=True)",
+    'DBsurf({n}, alpha="preserve", debias=True)',
+    "MDsurf({n})",
+    "ARMS({n})",
+    'ARMS({n}, copula="gaussian")',
+    "DisARM({n})",
+    "DoubleCV({n})",
+    'QuadraticCV({n}, "values")',
+    'QuadraticCV({n}, "gradient")',
+    "QuadraticCV({less})",
+)
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ class Row:
     """One estimator's part of a comparison.
 
     Attributes:
-        estimator: its label.
+        estimator: the call that builds it, as `dbsurf.get` takes it.
         unbiased: whether it has no bias by construction.
         needs_grad_f: whether it uses the gradient of f.
         learns: whether it has a state, here settled on this one problem before it is measured.
@@ -81,10 +85,10 @@ class Comparison:
 
     Attributes:
         rows: best first.
-        recommended: label of the estimator to use.
+        recommended: the call that builds the estimator to use; `build` does it.
         reason: why, in one sentence.
         reference: what the bias was measured against.
-        left_out: label and reason of estimators that do not apply.
+        left_out: estimators that could not be tried, each with the reason.
     """
 
     rows: list[Row]
@@ -92,6 +96,10 @@ class Comparison:
     reason: str
     reference: str
     left_out: dict[str, str]
+
+    def build(self) -> Estimator:
+        """The recommended estimator, new."""
+        return get(self.recommended)
 
     def to_frame(self) -> Any:
         """The rows as a pandas DataFrame."""
@@ -109,7 +117,7 @@ class Comparison:
                 "yes" if row.needs_grad_f else "no",
                 f"{row.variance:.3g}",
                 f"{row.variance_low:.3g} to {row.variance_high:.3g}",
-                f"{row.relative_variance:.2f}",
+                "-" if math.isnan(row.relative_variance) else f"{row.relative_variance:.2f}",
                 "none" if row.unbiased else f"{row.bias:.2g}",
                 f"{row.mean_squared_error:.3g}",
                 f"{row.milliseconds:.2f}",
@@ -142,8 +150,8 @@ def compare(
 ) -> Comparison:
     """Measure every applicable estimator on ``f`` and ``dist`` and recommend one.
 
-    All get n samples, so all evaluate f equally often. They take turns, one estimate each, so
-    that times are comparable. What has state (a baseline, a coefficient) sees a fifth as many
+    All evaluate f n times an estimate. They take turns, one estimate each, so that times are
+    comparable. What learns (a baseline, a coefficient, a control variate) does so for as many
     draws before anything counts.
 
     Args:
@@ -152,7 +160,8 @@ def compare(
         n: samples, and so evaluations of f, per estimate.
         draws: estimates per estimator; the relative error of a variance is about
             ``sqrt(2 / draws)`` or somewhat more.
-        estimators: labels out of `CONTENDERS`, or registered names; None for all that apply.
+        estimators: names, or calls such as ``'ARMS(4, copula="gaussian")'``; None for all that
+            apply.
         generator: source of randomness, on the distribution's device.
         progress: called with the share done, from 0 to 1.
 
@@ -164,22 +173,22 @@ def compare(
         >>> from torch.distributions import Bernoulli, Independent
         >>> q = Independent(Bernoulli(torch.tensor([0.2, 0.5, 0.9])), 1)
         >>> found = dbsurf.compare(lambda x: x.prod(-1), q, n=4, draws=50)
-        >>> "LOORF" in [row.estimator for row in found.rows]
+        >>> "LOORF(4)" in [row.estimator for row in found.rows]
         True
     """
     checks.sample_count(n, minimum=2, owner="compare")
     checks.sample_count(draws, minimum=10, owner="draws of compare")
     built, left_out = _contenders(f, dist, n, estimators, generator)
-    warm_up = max(1, draws // 5)
     for label, estimator in list(built.items()):
         try:
-            for _ in range(warm_up if _learns(estimator) else 1):
+            for _ in range(draws if estimator.learns else 1):
                 estimator.estimate(f, dist, generator=generator)
-        except ValueError as failure:  # LOORF has passed: the gradient of f is not finite
-            left_out[label] = str(failure)
+        except Exception as failure:  # f is the user's: it may fail in any way where LOORF passed
+            left_out[label] = _first_line(failure)
             del built[label]
             continue
         estimator.eval()
+    yardstick = f"LOORF({n})"
     gradients: dict[str, list[Tensor]] = {label: [] for label in built}
     times: dict[str, list[float]] = {label: [] for label in built}
     for i in range(draws):
@@ -193,9 +202,9 @@ def compare(
         if progress is not None:
             progress((i + 1) / draws)
     truth, noise, reference = _reference(f, dist, n, draws, generator)
-    varied = int((torch.stack(gradients["LOORF"]) != 0).any(-1).sum())
+    varied = int((torch.stack(gradients[yardstick]) != 0).any(-1).sum())
     stacked = {label: torch.stack(found) for label, found in gradients.items()}
-    baseline = _variance(stacked["LOORF"])[0]
+    baseline = _variance(stacked[yardstick])[0]
     rows = []
     for label, estimator in built.items():
         variance, error = _variance(stacked[label])
@@ -208,8 +217,8 @@ def compare(
                 estimator=label,
                 unbiased=estimator.unbiased,
                 needs_grad_f=estimator.needs_grad_f,
-                learns=_learns(estimator),
-                evaluations=n,
+                learns=estimator.learns,
+                evaluations=estimator.evaluations or n,
                 variance=variance,
                 variance_low=max(0.0, variance - CONFIDENCE * error),
                 variance_high=variance + CONFIDENCE * error,
@@ -222,7 +231,7 @@ def compare(
     rows.sort(key=lambda row: row.mean_squared_error)
     best, reason = _recommend(rows)
     if varied < FEWEST:
-        best = "LOORF"
+        best = yardstick
         reason = (
             f"only {varied} of its {draws} estimates were not zero, too few to compare anything; "
             "raise draws"
@@ -238,16 +247,19 @@ def _contenders(
     generator: torch.Generator | None,
 ) -> tuple[dict[str, Estimator], dict[str, str]]:
     """The estimators that apply, and why the others do not."""
-    labels = list(CONTENDERS) if wanted is None else list(wanted)
-    if "LOORF" not in labels:
-        labels.insert(0, "LOORF")  # the yardstick is always measured
+    yardstick = f"LOORF({n})"
+    if wanted is None:
+        labels = [label.format(n=n, less=n - 1) for label in CONTENDERS]
+    else:
+        labels = [name if "(" in name else _spell(name, n) for name in wanted]
+    if yardstick not in labels:
+        labels.insert(0, yardstick)
     built: dict[str, Estimator] = {}
     left_out: dict[str, str] = {}
     LOORF(n).estimate(f, dist, generator=generator)  # what is wrong with f or dist shows here
     for label in labels:
-        name, options = CONTENDERS.get(label, (label, {}))
         try:
-            estimator = get(name, n, **options)
+            estimator = get(label)
             estimator.check(dist)
         except ValueError as error:
             if wanted is not None:
@@ -255,23 +267,39 @@ def _contenders(
             # The label stands beside the reason, and many share one.
             left_out[label] = re.sub(r" for \w+,", ",", str(error))
             continue
-        if estimator.needs_grad_f and not _differentiable(f, dist, n, generator):
-            left_out[label] = "f is not differentiable in x"
-            continue
+        if estimator.grad_f_for != "nothing":
+            why = _no_gradient(f, dist, n, generator)
+            if why is not None:
+                left_out[label] = why
+                continue
         built[label] = estimator
     return built, left_out
 
 
-def _learns(estimator: Estimator) -> bool:
-    return type(estimator).learn is not Estimator.learn
+def _spell(name: str, n: int) -> str:
+    """The call that builds a registered estimator with n evaluations of f."""
+    kind = type(get(name, n)).__name__
+    return f"{kind}({n - 1})" if kind == "QuadraticCV" else f"{kind}({n})"
 
 
-def _differentiable(
+def _no_gradient(
     f: Function, dist: Distribution, n: int, generator: torch.Generator | None
-) -> bool:
+) -> str | None:
+    """Why the gradient of f in x is not to be had; None if it is."""
     samples = LOORF(n).estimate(f, dist, generator=generator).samples
-    with torch.enable_grad():
-        return bool(f(samples.clone().requires_grad_()).requires_grad)
+    if not isinstance(samples, Tensor) or not samples.is_floating_point():
+        return "f is not differentiable in x"
+    try:
+        with torch.enable_grad():
+            values = f(samples.clone().requires_grad_())
+    except Exception as failure:  # numpy inside, for instance
+        return f"f is not differentiable in x: {_first_line(failure)}"
+    differentiable = isinstance(values, Tensor) and values.requires_grad
+    return None if differentiable else "f is not differentiable in x"
+
+
+def _first_line(failure: Exception) -> str:
+    return str(failure).partition("\n")[0] or type(failure).__name__
 
 
 def _reference(

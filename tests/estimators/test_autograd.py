@@ -56,9 +56,9 @@ def test_parameters_of_f_get_the_pathwise_gradient_in_the_same_backward(case):
 
     value = case.build(4)(f, Independent(Bernoulli(logits=logits), 1))
     value.sum().backward()
-    assert len(seen) == 1  # f was called once
+    assert len(seen) == 1 + case.elsewhere  # f was called once at the samples
     free = scale.detach().requires_grad_()
-    (seen[0] * free).sum(-1).tanh().mean(0).sum().backward()
+    (seen[-1] * free).sum(-1).tanh().mean(0).sum().backward()
     torch.testing.assert_close(scale.grad, free.grad)
     assert logits.grad.abs().sum() > 0
 
@@ -84,7 +84,7 @@ def test_gradient_of_f_is_collected_in_the_one_backward(case):
     estimator(
         lambda x: smooth(Counted.apply(x)), Independent(Bernoulli(logits=logits), 1)
     ).sum().backward()
-    assert Counted.runs == 1
+    assert Counted.runs == 1 + case.elsewhere
     assert logits.grad is not None
 
 
@@ -209,7 +209,7 @@ def test_an_estimate_is_not_differentiated_again(case):
     (gradient,) = torch.autograd.grad(value, logits, create_graph=True, retain_graph=True)
     with pytest.raises(RuntimeError, match="differentiate"):
         gradient.sum().backward()
-    if not case.build(2).needs_grad_f:
+    if case.build(2).grad_f_for != "combine":
         plain = case.build(2)(lambda x: 0 * smooth(x) + scale**3, dist)
         (first,) = torch.autograd.grad(plain, scale, create_graph=True)
         (second,) = torch.autograd.grad(first, scale)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from dbsurf.distributions.base import ByLogProb, Coordinates, Draws, register
+from dbsurf.distributions.base import INFINITE, ByLogProb, Coordinates, Draws, register
 
 
 class Enumerated(ByLogProb):
@@ -56,6 +56,9 @@ class Sampled(ByLogProb):
         with torch.random.fork_rng(devices, device_type=self.device.type):
             torch.manual_seed(int(seed))
             return self.dist.sample((n,))
+
+    def state_count(self) -> float:
+        return INFINITE
 
     def contains(self, samples: Any) -> bool:
         support = self.dist.support

@@ -11,6 +11,7 @@ from dbsurf.estimators.leave_one_out import LeaveOneOut
 from dbsurf.estimators.loorf import LOORF
 from dbsurf.estimators.loss import surrogate
 from dbsurf.estimators.mdsurf import MDsurf
+from dbsurf.estimators.quadratic import QuadraticCV
 from dbsurf.estimators.registry import available, get
 from dbsurf.estimators.reinforce import Reinforce
 
@@ -27,6 +28,7 @@ __all__ = [
     "Exact",
     "LeaveOneOut",
     "MDsurf",
+    "QuadraticCV",
     "Reinforce",
     "available",
     "exact",

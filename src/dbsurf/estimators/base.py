@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,13 @@ from dbsurf import checks
 from dbsurf.distributions import Combination, Coordinates, coordinates
 from dbsurf.distributions.base import ByLogits
 from dbsurf.distributions.joint import Joint, leaves
-from dbsurf.estimators.objective import FINITE_GRADIENT, Asking, Function, Objective, transformed
+from dbsurf.estimators.objective import (
+    Asking,
+    Function,
+    Objective,
+    transformed,
+    usable_gradient,
+)
 from dbsurf.samplers.base import Sampler
 
 
@@ -57,8 +63,8 @@ class Draw:
         context: the features given by the caller for each batch element, if any.
         prepared: what `Estimator.prepare` gave before f was asked at the samples.
         f_values: ``(n, *batch)``, detached, at least float32, less the caller's baseline.
-        grad_f: gradient of f at each sample, like ``samples``; only if `Estimator.needs_grad_f`,
-            or in training mode if `Estimator.learns_from_grad_f`.
+        grad_f: gradient of f at each sample, like ``samples``, for the step that
+            `Estimator.grad_f_for` names.
     """
 
     law: Coordinates
@@ -85,13 +91,14 @@ class Estimator(nn.Module, ABC):
         unbiased: whether the expectation of the estimate is the gradient, for every f and p.
         learns: whether it has a state that calls in training mode change.
         needs_grad_f: whether f has to be differentiable in x.
-        learns_from_grad_f: whether it uses the gradient of f to learn, where there is one.
+        grad_f_for: the step that uses the gradient of f at the samples: "combine", "learn" (in
+            training mode, and where f has one) or "nothing".
         bernoulli_only: whether the distribution has to be Bernoulli.
         distributions: which distributions it takes, in words.
     """
 
     needs_grad_f: bool = False
-    learns_from_grad_f: bool = False
+    grad_f_for: Literal["nothing", "combine", "learn"] = "nothing"
     bernoulli_only: bool = False
     unbiased: bool = True
     learns: bool = False
@@ -149,7 +156,7 @@ class Estimator(nn.Module, ABC):
         """Check that this estimator works for the distribution; else a ValueError says why not."""
         if self.bernoulli_only and not law.binary:
             raise ValueError(f"dist must be Bernoulli for {type(self).__name__}, got {law.name}")
-        if (self.needs_grad_f or self.learns_from_grad_f) and not isinstance(law, ByLogits):
+        if self.grad_f_for != "nothing" and not isinstance(law, ByLogits):
             raise ValueError(
                 f"dist must be one distribution for {type(self).__name__}, got {law.name}; "
                 "join the logits of several with torch.cat"
@@ -294,7 +301,10 @@ class Estimator(nn.Module, ABC):
         f_values = checks.function_values(
             f_values, shape, finite=self.validate, name="f_values must be"
         )
-        grad_f = objective.gradient(f_values, samples) if self._wants_grad_f() else None
+        grad_f = None
+        if self._wants_grad_f():
+            required = self.grad_f_for == "combine"
+            grad_f = objective.gradient(f_values, samples, required=required)
         draw = Draw(law, _detached(samples), None, context, prepared, f_values)
         return self._attach(draw, f_values, grad_f, baseline)
 
@@ -313,7 +323,7 @@ class Estimator(nn.Module, ABC):
         return law
 
     def _wants_grad_f(self) -> bool:
-        return self.needs_grad_f or (self.learns_from_grad_f and self.training)
+        return self.grad_f_for == "combine" or (self.grad_f_for == "learn" and self.training)
 
     @torch.no_grad()
     def _before_f(
@@ -334,7 +344,7 @@ class Estimator(nn.Module, ABC):
 
     def _ask(self, objective: Objective, samples: Any) -> tuple[Tensor, Tensor | None]:
         if self._wants_grad_f():
-            return objective.with_gradient(samples)
+            return objective.with_gradient(samples, required=self.grad_f_for == "combine")
         return objective(samples), None
 
     def _after_f(
@@ -344,7 +354,13 @@ class Estimator(nn.Module, ABC):
         f_values = f_values.to(torch.promote_types(f_values.dtype, torch.float32))
         if baseline is not None:
             f_values = f_values - checks.baseline(baseline, f_values)
-        return replace(draw, f_values=f_values, grad_f=grad_f)
+        return self._with_gradient(replace(draw, f_values=f_values), grad_f)
+
+    def _with_gradient(self, draw: Draw, grad_f: Tensor | None) -> Draw:
+        """The draw with the gradient of f; where f has none it is 0 for those who must have it."""
+        if grad_f is None and self.grad_f_for == "combine":
+            grad_f = torch.zeros_like(draw.samples)
+        return replace(draw, grad_f=grad_f)
 
     @torch.no_grad()
     def _finish(self, draw: Draw) -> Combination:
@@ -381,7 +397,7 @@ class Estimator(nn.Module, ABC):
         f_values = objective(inputs)
         later.draw = self._after_f(draw, f_values, None, baseline)
         value = self.average(f_values, draw) + upstream.to(f_values.dtype)
-        if self.needs_grad_f:
+        if self.grad_f_for == "combine":
             return value
         with torch.no_grad():
             later.combination = self.combine(later.draw)
@@ -427,10 +443,8 @@ class Later:
         assert self.draw is not None
         estimator, law = self.estimator, self.draw.law
         assert isinstance(law, ByLogits)
-        draw, combination = replace(self.draw, grad_f=grad_f), self.combination
+        draw, combination = estimator._with_gradient(self.draw, grad_f), self.combination
         if combination is None:
-            if grad_f is None:
-                draw = replace(draw, grad_f=torch.zeros_like(draw.samples))
             combination = estimator.combine(draw)
         if not self.learned:
             self.learned = True
@@ -459,12 +473,16 @@ class Collect(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, None, None, None]:
+        received: Tensor | None
         received, upstream = grads
         grad_f = None
         if received is not None:
-            if ctx.later.estimator.validate and torch.isfinite(upstream).all():
-                # (A loss that was scaled out of its range is not f's doing.)
-                checks.finite_tensor(received, FINITE_GRADIENT)
+            estimator = ctx.later.estimator
+            required = estimator.grad_f_for == "combine"
+            # (A loss that was scaled out of its range is not f's doing.)
+            validate = estimator.validate and bool(torch.isfinite(upstream).all())
+            received = usable_gradient(received, required=required, validate=validate)
+        if received is not None:
             # An element with G = 0 has no part in the loss: its gradient is 0 whatever f does.
             scale = torch.where(upstream == 0, 0, received.shape[0] / upstream)
             grad_f = received * scale.reshape(scale.shape + (1,) * (received.ndim - 1 - scale.ndim))

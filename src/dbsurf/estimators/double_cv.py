@@ -48,6 +48,7 @@ class DoubleCV(Estimator):
     """
 
     needs_grad_f = True
+    grad_f_for = "combine"
     bernoulli_only = True
     learns = True
     overlap: Tensor
@@ -87,13 +88,14 @@ class DoubleCV(Estimator):
         n, batch_dims = samples.shape[0], draw.f_values.ndim - 1
         grad_f, samples = grad_f.to(law.probs.dtype), samples.to(law.probs.dtype)
         summed = grad_f.sum(0)
-        controls = []
-        for i in range(n):  # v_i . (x_i - p), one slice at a time rather than n at once
-            product = (summed - grad_f[i]) * (samples[i] - law.probs) / (n - 1)
-            controls.append(product.unsqueeze(-1).flatten(batch_dims).sum(-1))
-        weights = leave_one_out(torch.stack(controls))
-        control = law.contract(weights, samples, centred=True)
-        control = control - summed * (law.slope() / n)
+        # v_i . (x_i - p), one slice at a time rather than n at once.
+        controls = [
+            _inner(summed - grad_f[i], samples[i] - law.probs, batch_dims) for i in range(n)
+        ]
+        added = summed * law.slope() / n  # p (1 - p) times the mean of grad f
+        del summed
+        weights = leave_one_out(torch.stack(controls) / (n - 1))
+        control = law.contract(weights, samples, centred=True) - added
         offset = control * draw.prepared
         return Combination(leave_one_out(draw.f_values), None, offset, True, memo=control)
 
@@ -108,3 +110,8 @@ class DoubleCV(Estimator):
         sound = torch.isfinite(overlap) & torch.isfinite(energy)
         for state, new in ((self.overlap, overlap), (self.energy, energy)):
             state.copy_(torch.where(sound, state * self.decay + new.to(state.dtype), state))
+
+
+def _inner(one: Tensor, two: Tensor, batch_dims: int) -> Tensor:
+    """Inner products over the event, ``(*batch,)``."""
+    return (one * two).unsqueeze(-1).flatten(batch_dims).sum(-1)

@@ -20,7 +20,6 @@ from dbsurf.distributions import Coordinates
 from dbsurf.distributions.joint import leaves
 
 Function = Callable[[Any], Any]
-FINITE_GRADIENT = "f must have a finite gradient at 0 and 1"
 
 
 @dataclass(frozen=True)
@@ -69,8 +68,14 @@ class Objective:
         self.aux = [aux for _, aux in answers] if self._asking.has_aux else None
         return torch.cat([values for values, _ in answers])
 
-    def with_gradient(self, samples: Tensor) -> tuple[Tensor, Tensor]:
-        """The values of f with their graph, and the gradient of f at each sample, detached."""
+    def with_gradient(
+        self, samples: Tensor, *, required: bool = True
+    ) -> tuple[Tensor, Tensor | None]:
+        """The values of f with their graph, and the gradient of f at each sample, detached.
+
+        None in place of the gradient says that f has none. One that is not finite is an error if
+        it is required, and else as good as none.
+        """
         if transformed():
             values, pull, *_ = torch.func.vjp(self, samples)
             (gradient,) = pull(torch.ones_like(values))
@@ -78,19 +83,14 @@ class Objective:
         with torch.inference_mode(False), torch.enable_grad():
             inputs = samples.clone().requires_grad_()
             values = self(inputs)
-            return values, self.gradient(values, inputs)
+            return values, self.gradient(values, inputs, required=required)
 
-    def gradient(self, values: Tensor, inputs: Tensor) -> Tensor:
-        """The gradient of values already computed at inputs that require one."""
-        found = None
-        if values.requires_grad:
-            (found,) = torch.autograd.grad(
-                values.sum(), inputs, allow_unused=True, retain_graph=True
-            )
-        gradient = torch.zeros_like(inputs) if found is None else found
-        if self._validate:
-            checks.finite_tensor(gradient, FINITE_GRADIENT)
-        return gradient.detach()
+    def gradient(self, values: Tensor, inputs: Tensor, *, required: bool = True) -> Tensor | None:
+        """The gradient of values already computed at inputs that require one; None without it."""
+        if not (values.requires_grad and inputs.requires_grad):
+            return None
+        (found,) = torch.autograd.grad(values.sum(), inputs, allow_unused=True, retain_graph=True)
+        return usable_gradient(found, required=required, validate=self._validate)
 
     def _ask_again_in_backward(self, samples: Any, count: int) -> tuple[Tensor, Any]:
         if not torch.is_grad_enabled():
@@ -119,6 +119,17 @@ class Objective:
         values = _as_tensor(answer, wanted, leaves(samples)[0])
         values = checks.function_values(values, wanted, finite=self._validate)
         return values.reshape(shape) if self._asking.fold else values, aux
+
+
+def usable_gradient(found: Tensor | None, *, required: bool, validate: bool) -> Tensor | None:
+    """A gradient of f that can be computed with, or None."""
+    if found is None:
+        return None
+    if required:
+        if validate:
+            checks.finite_tensor(found, "f must have a finite gradient at 0 and 1")
+        return found.detach()
+    return found.detach() if bool(torch.isfinite(found).all()) else None
 
 
 def transformed() -> bool:

@@ -112,7 +112,7 @@ class UniformSampler(Sampler):
         """n uniforms on [0, 1) for every entry of ``like``, ``(n, *like.shape)``."""
 
     def binary(self, probs: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
-        return self.uniforms(probs, n, generator).lt_(probs)
+        return ones_below(self.uniforms(probs, n, generator), probs)
 
     def categorical(self, probs: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
         uniforms = below_one(self.uniforms(probs[..., 0], n, generator))  # (n, *coords)
@@ -130,9 +130,16 @@ def uniform(like: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
     return torch.rand((n, *like.shape), dtype=dtype, device=like.device, generator=generator)
 
 
+def ones_below(uniforms: Tensor, probs: Tensor) -> Tensor:
+    """1 where a uniform is below p, else 0, in the memory of the uniforms."""
+    if torch._C._are_functorch_transforms_active():  # torch.func.vmap has no rule for lt_
+        return uniforms.copy_(uniforms < probs)
+    return uniforms.lt_(probs)
+
+
 def below_one(uniforms: Tensor) -> Tensor:
     """The uniforms, at most 1 - eps: a total times that stays below the total when rounded."""
-    return uniforms.clamp_(max=1 - torch.finfo(uniforms.dtype).eps)
+    return uniforms.clamp(max=1 - torch.finfo(uniforms.dtype).eps)
 
 
 def invert_cdf(cumulative: Tensor, uniforms: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from dbsurf import checks, laws
 from dbsurf.distributions import coordinates
 from dbsurf.distributions.base import TAIL
 from dbsurf.laws import Alpha
-from dbsurf.samplers.base import Sampler, below_one, invert_cdf, uniform
+from dbsurf.samplers.base import Sampler, below_one, invert_cdf, ones_below, uniform
 
 
 class DBSample(Sampler):
@@ -49,10 +49,10 @@ class DBSample(Sampler):
         probs = probs.to(draws.dtype)
         alpha = self._alpha_for(probs, probs.shape)
         first, *others = draws.unbind(0)
-        count = first.lt_(probs).clone()
+        count = ones_below(first, probs).clone()
         for i, draw in enumerate(others, start=1):
             # A uniform in [0, 1) is below q exactly when it is below q clamped to [0, 1].
-            count.add_(draw.lt_(_next_probability(probs, count, alpha, i)))
+            count.add_(ones_below(draw, _next_probability(probs, count, alpha, i)))
         return draws
 
     def categorical(self, probs: Tensor, n: int, generator: torch.Generator | None) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from dbsurf import laws
-from dbsurf.samplers.base import UniformSampler
+from dbsurf.samplers.base import UniformSampler, ones_below
 
 
 class DirichletCopula(UniformSampler):
@@ -25,15 +25,17 @@ class DirichletCopula(UniformSampler):
 
     def uniforms(self, like: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
         dtype = torch.promote_types(like.dtype, torch.float32)
-        spacings = torch.empty((n, *like.shape), dtype=dtype, device=like.device)
-        spacings.exponential_(generator=generator)
+        spacings = torch.rand(
+            (n, *like.shape), dtype=dtype, device=like.device, generator=generator
+        )
+        spacings = spacings.neg_().log1p_().neg_()  # exponential
         dirichlet = spacings.div_(spacings.sum(0))
         uniforms = dirichlet.neg_().add_(1).pow_(n - 1)
-        return uniforms.clamp_(max=1 - torch.finfo(dtype).eps / 2)  # the largest number below 1
+        return uniforms.clamp(max=1 - torch.finfo(dtype).eps / 2)  # the largest number below 1
 
     def binary(self, probs: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
-        rare = self.uniforms(probs, n, generator).lt_(torch.minimum(probs, 1 - probs))
-        return rare.ne_(probs > 0.5)
+        rare = ones_below(self.uniforms(probs, n, generator), torch.minimum(probs, 1 - probs))
+        return (rare - (probs > 0.5).to(rare.dtype)).abs_()
 
     def count_law(self, probs: Tensor, n: int) -> Tensor:
         return laws.dirichlet_count_law(probs, n)

@@ -29,7 +29,7 @@ class GaussianCopula(UniformSampler):
         normal = torch.randn((n, *like.shape), dtype=dtype, device=like.device, generator=generator)
         normal.sub_(normal.mean(0)).mul_(math.sqrt(n / (n - 1)))
         uniforms = normal.mul_(-math.sqrt(0.5)).erfc_().mul_(0.5)  # `laws.upper_normal`, in place
-        return uniforms.clamp_(max=1 - torch.finfo(dtype).eps / 2)  # the largest number below 1
+        return uniforms.clamp(max=1 - torch.finfo(dtype).eps / 2)  # the largest number below 1
 
     def disagreement(self, probs: Tensor, n: int) -> Tensor:
         return laws.gaussian_disagreement(probs, n)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from dbsurf import laws
-from dbsurf.samplers.base import UniformSampler, uniform
+from dbsurf.samplers.base import UniformSampler, ones_below, uniform
 
 
 class MinDiscrepancy(UniformSampler):
@@ -33,7 +33,7 @@ class MinDiscrepancy(UniformSampler):
         order = uniform(like, n, generator).argsort(0)  # a random permutation of each coordinate
         shift = uniform(like, 1, generator)
         points = (order + shift).div_(n)
-        return points.clamp_(max=1 - torch.finfo(points.dtype).eps / 2)
+        return points.clamp(max=1 - torch.finfo(points.dtype).eps / 2)
 
     def binary(self, probs: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
         draws = uniform(probs, n, generator)  # becomes the samples, slice by slice
@@ -43,7 +43,7 @@ class MinDiscrepancy(UniformSampler):
         # what the others leave over.
         left = left + (draws[n - 1] < target - left)
         for i in range(n - 1):
-            left = left - draws[i].mul_(n - i).lt_(left)
+            left = left - ones_below(draws[i].mul_(n - i), left)
         draws[n - 1] = left
         return draws
 

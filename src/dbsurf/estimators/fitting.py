@@ -1,0 +1,86 @@
+"""What a learned control variate needs to learn: one step of an optimiser, and running regressions.
+
+Both keep everything they know in the ``state_dict`` of the estimator that owns them, so that a run
+is resumed bit for bit, and neither is of any concern to the user's own optimiser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class Fitter(nn.Module):
+    """Steps of Adam on parameters that no other optimiser should touch.
+
+    The parameters do not require a gradient outside `step`, so that an optimiser that was given
+    all parameters of a model leaves them alone.
+
+    Args:
+        parameters: what is fitted.
+        rate: the learning rate.
+    """
+
+    def __init__(self, parameters: Sequence[nn.Parameter], rate: float) -> None:
+        super().__init__()
+        self._fitted = [parameter.requires_grad_(False) for parameter in parameters]
+        self._adam = torch.optim.Adam(self._fitted, rate, betas=(0.9, 0.99))
+
+    def step(self, gradients: Sequence[Tensor]) -> None:
+        """One step along gradients of the loss, one for each parameter."""
+        for parameter, gradient in zip(self._fitted, gradients, strict=True):
+            parameter.grad = gradient.to(parameter.dtype)
+        self._adam.step()
+        self._adam.zero_grad()
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Fitter:
+        """Move what Adam remembers together with the parameters."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for memory in self._adam.state.values():
+            for name in ("exp_avg", "exp_avg_sq"):
+                memory[name] = fn(memory[name])
+        return self
+
+    def get_extra_state(self) -> Any:
+        return self._adam.state_dict()
+
+    def set_extra_state(self, state: Any) -> None:
+        self._adam.load_state_dict(state)
+
+
+class RunningRatio(nn.Module):
+    """A regression coefficient <a, b> / <b, b> from decayed sums, cut to an interval.
+
+    It is used as it was before the samples were drawn, so that it leaves no bias. Where b explains
+    nothing of a it goes to 0: a control variate that does not help fades by itself.
+
+    Args:
+        largest: the upper end of the interval; the lower is 0.
+        decay: how much of the sums survives an update.
+    """
+
+    overlap: Tensor
+    energy: Tensor
+
+    def __init__(self, largest: float, decay: float = 0.99) -> None:
+        super().__init__()
+        self.largest, self.decay = largest, decay
+        self.register_buffer("overlap", torch.zeros(()))
+        self.register_buffer("energy", torch.zeros(()))
+
+    def forward(self) -> Tensor:
+        """The coefficient that the next call will use; 0 while nothing is known."""
+        known = self.energy > 0
+        ratio = self.overlap / torch.where(known, self.energy, 1)
+        return torch.where(known, ratio, 0).clamp(0, self.largest)
+
+    def update(self, a: Tensor, b: Tensor) -> None:
+        """Take one more draw into account; what is not finite is left out."""
+        overlap, energy = (a * b).mean(), b.square().mean()
+        sound = torch.isfinite(overlap) & torch.isfinite(energy)
+        for state, new in ((self.overlap, overlap), (self.energy, energy)):
+            mixed = self.decay * state + (1 - self.decay) * new.to(state.dtype)
+            state.copy_(torch.where(sound, mixed, state))

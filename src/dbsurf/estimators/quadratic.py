@@ -1,0 +1,446 @@
+"""QuadraticCV: a learned quadratic control variate with a closed-form mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from dbsurf import checks
+from dbsurf.distributions import Bits, Combination, Coordinates, OneHot
+from dbsurf.estimators.base import Draw, Estimator
+from dbsurf.estimators.fitting import Fitter, RunningRatio
+from dbsurf.estimators.leave_one_out import leave_one_out
+from dbsurf.estimators.objective import Objective
+from dbsurf.samplers.iid import IID
+from dbsurf.samplers.min_discrepancy import MinDiscrepancy
+
+GRADIENT_WEIGHT = 20.0  # of the gradient's error against the error of f itself, in the fit
+HIDDEN = 200  # width of the layer between the context and the coefficients
+
+
+class Coefficients(NamedTuple):
+    """What h is made of for each batch element, in units of the scale of f.
+
+    Attributes:
+        linear: $v$, ``(batch, d)``.
+        strength: $s$, ``(batch, rank)``.
+        curvature: $D$, ``(batch, d)``: how the slope along a coordinate changes from 0 to 1. It is
+            no part of h, and only there to tell the two apart when gradients are matched.
+    """
+
+    linear: Tensor
+    strength: Tensor
+    curvature: Tensor
+
+
+class Prepared(NamedTuple):
+    """What is fixed before the samples are looked at.
+
+    Attributes:
+        coefficients: of the learned part of h.
+        scale: standard deviation of f within a batch element.
+        trust: a, the share of h that is used.
+        at_mean: gradient of f at the mean, moved to the middle of each edge; 0 without it.
+        carried: b times that: what it adds to v, ``(batch, d)``.
+    """
+
+    coefficients: Coefficients
+    scale: Tensor
+    trust: Tensor
+    at_mean: Tensor
+    carried: Tensor
+
+
+class Form(NamedTuple):
+    """h at the samples, and the parts that it is made of.
+
+    Attributes:
+        samples: x, ``(n, batch, d)``.
+        centred: x - p.
+        along: u . (x - p), ``(n, batch, rank)``.
+        pairs: the sum over pairs of different coordinates, ``(n, batch, rank)``.
+        learned: the learned part of h in units of f, ``(n, batch)``.
+        h: all of h, ``(n, batch)``.
+    """
+
+    samples: Tensor
+    centred: Tensor
+    along: Tensor
+    pairs: Tensor
+    learned: Tensor
+    h: Tensor
+
+
+class QuadraticCV(Estimator):
+    r"""Leave-one-out of $f - a h$ over minimum-discrepancy samples, plus the mean of $a h$.
+
+    $$h(x) = v\cdot\tilde x + \tfrac12 \sum_r s_r \Bigl[(u_r\cdot\tilde x)^2
+      - \sum_k (u_{rk}\tilde x_k)^2\Bigr], \qquad \tilde x = x - p$$
+
+    holds products of different coordinates only, which are uncorrelated with every single one, so
+    that $\mathbb{E}[h(x)(x_k - p_k)] = p_k(1-p_k)v_k$ exactly, whatever v, s and u are. They are
+    fixed before the samples are drawn and learn from each call afterwards: h follows f. The linear
+    part $v = v(\text{context}) + b\,g$ is carried by the gradient g of f at the mean x = p, which
+    costs one more evaluation and follows a moving model at once. a and b are running regressions
+    in [0, 1] and [0, 1.2]: where h explains nothing, a goes to 0 and `MDsurf` is left.
+
+    Bias: none. Evaluations of f: n + 1, or n without the one at the mean. Needs the gradient of f
+    at the mean; there are two forms that do without. n >= 2. Bernoulli, and one-hot categorical
+    laws (there over independent samples).
+
+    Args:
+        n: number of samples.
+        uses: what h is made from. ``"mean"``: the gradient of f at the mean, where f must take
+            numbers between 0 and 1, and at the samples. ``"gradient"``: only the one at the
+            samples. ``"values"``: the values of f alone, for a black box.
+        rank: number of directions $u_r$.
+        rate: learning rate of v, s and u.
+        validate: check probabilities and f-values; turn off to save a wait for the device.
+
+    With ``E(f, dist, context=h)`` the coefficients are functions of the context, a feature vector
+    for each batch element; without it they are the same for all. In training mode the state
+    changes when the backward runs, in `estimate` at once; in eval mode it stays as it is.
+
+    Example:
+        >>> import torch, dbsurf
+        >>> from torch.distributions import Bernoulli, Independent
+        >>> theta = torch.zeros(3, requires_grad=True)
+        >>> E = dbsurf.QuadraticCV(3)
+        >>> q = Independent(Bernoulli(logits=theta), 1)
+        >>> E(lambda x: (x - 0.49).square().sum(-1), q).backward()
+        >>> theta.grad.shape
+        torch.Size([3])
+    """
+
+    learns = True
+
+    def __init__(
+        self,
+        n: int,
+        uses: Literal["mean", "gradient", "values"] = "mean",
+        *,
+        rank: int = 64,
+        rate: float = 1e-3,
+        validate: bool = True,
+    ) -> None:
+        super().__init__(n, MinDiscrepancy(), smallest=2, validate=validate)
+        checks.sample_count(rank, owner="the rank of QuadraticCV")
+        if not rate > 0:
+            raise ValueError(f"rate must be a number > 0, got {rate!r}")
+        if uses not in ("mean", "gradient", "values"):
+            raise ValueError(f"uses must be one of mean, gradient, values, got {uses!r}")
+        self.uses, self.rank, self.rate = uses, rank, rate
+        self.needs_grad_f = uses == "mean"
+        self.grad_f_for = "nothing" if uses == "values" else "learn"
+        self.trust = RunningRatio(1.0)
+        self.pull = RunningRatio(1.2)
+        self.variance = RunningRatio(torch.inf)  # of f within a batch element
+        self.network: _Network | None = None
+
+    @property
+    def evaluations(self) -> int:
+        assert self.n is not None
+        return self.n + 1 if self.uses == "mean" else self.n
+
+    @property
+    def distributions(self) -> str:
+        return "Bernoulli, one-hot"
+
+    def check_law(self, law: Coordinates) -> None:
+        if not isinstance(law, (Bits, OneHot)):
+            raise ValueError(
+                f"dist must be Bernoulli or OneHotCategorical for QuadraticCV, got {law.name}"
+            )
+
+    def draw_samples(self, law: Coordinates, generator: torch.Generator | None) -> Tensor:
+        assert self.n is not None
+        sampler = self.sampler if law.binary else IID()
+        samples: Tensor = law.draw(sampler, self.n, generator)
+        return samples
+
+    # --- before the samples ---------------------------------------------------------------------
+
+    def prepare(self, law: Coordinates, context: Tensor | None, f: Objective) -> Prepared:
+        probs = _flat(_probs(law), law)  # (batch, d)
+        features = _features(context, law)
+        size, count = probs.shape[-1], 0 if features is None else features.shape[-1]
+        if self.network is None:
+            if torch._C._are_functorch_transforms_active():
+                raise ValueError(
+                    "QuadraticCV must be called once before it is used under torch.func, got its "
+                    "first call: there its state is made"
+                )
+            self._build(probs, count)
+        assert self.network is not None
+        if (self.network.sizes[0], self.network.features) != (size, count):
+            raise ValueError(
+                f"dist and context must have {self.network.sizes[0]} coordinates and "
+                f"{self.network.features} features as in earlier calls, got {size} and {count}"
+            )
+        coefficients = self.network.coefficients(features, probs)
+        scale = self.variance().sqrt().to(probs.dtype)
+        at_mean = torch.zeros_like(probs)
+        if self.uses == "mean":
+            gradient = _gradient_at_mean(law, f)
+            # f is only ever asked at 0 and 1: the slope that counts is the one in the middle.
+            at_mean = gradient - scale * coefficients.curvature * (probs - 0.5)
+        carried = self.pull().to(probs.dtype) * at_mean
+        return Prepared(coefficients, scale, self.trust().to(probs.dtype), at_mean, carried)
+
+    # --- the estimate ---------------------------------------------------------------------------
+
+    def combine(self, draw: Draw) -> Combination:
+        law, prepared = draw.law, draw.prepared
+        n, probs = draw.f_values.shape[0], _probs(law)
+        form = self._form(draw)
+        rest = draw.f_values.to(probs.dtype) - prepared.trust * form.h.reshape(draw.f_values.shape)
+        factor = law.debias_factor(self.sampler, n) if law.binary else None
+        slope = prepared.scale * prepared.coefficients.linear + prepared.carried  # v, in units of f
+        mean = prepared.trust * _pairs_of(law).covariance(slope, _flat(probs, law))
+        return Combination(leave_one_out(rest), factor, mean.reshape(probs.shape), True, memo=form)
+
+    def _form(self, draw: Draw) -> Form:
+        law, prepared = draw.law, draw.prepared
+        assert self.network is not None
+        probs = _flat(_probs(law), law)
+        samples = _flat(draw.samples.to(probs.dtype), law, 1)
+        centred, u = samples - probs, self.network.directions.to(probs.dtype)
+        along = centred @ u
+        pairs = 0.5 * (along.square() - _pairs_of(law).own(centred, u))
+        v, s, _ = prepared.coefficients
+        learned = prepared.scale * ((centred * v).sum(-1) + (pairs * s).sum(-1))
+        h = learned + (centred * prepared.carried).sum(-1)
+        return Form(samples, centred, along, pairs, learned, h)
+
+    # --- after the estimate ---------------------------------------------------------------------
+
+    def learn(self, draw: Draw, combination: Combination) -> None:
+        form, prepared = combination.memo, draw.prepared
+        f_values = draw.f_values.to(form.h.dtype).reshape(form.h.shape)
+        centred_f = f_values - f_values.mean(0)
+        scale = prepared.scale
+        if scale > 0:
+            self._fit(draw, form, (f_values - form.h) / scale)
+        line = (form.centred * prepared.at_mean).sum(-1)
+        self.pull.update(centred_f - (form.learned - form.learned.mean(0)), line - line.mean(0))
+        self.trust.update(centred_f, form.h - form.h.mean(0))
+        n = f_values.shape[0]
+        self.variance.update(centred_f.square() * (n / (n - 1)), torch.ones_like(centred_f))
+
+    def _fit(self, draw: Draw, form: Form, error: Tensor) -> None:
+        """One step on the variance of f - h and, with grad f, on the squared error of grad h.
+
+        The second is weighted so that it bounds the first: the variance of a function of
+        independent coordinates is at most the sum of p(1 - p) times its squared differences.
+        """
+        law, prepared, network = draw.law, draw.prepared, self.network
+        assert network is not None
+        own, probs = _pairs_of(law), _flat(_probs(law), law)
+        v, s, curvature = prepared.coefficients
+        u = network.directions.to(probs.dtype)
+        n, batch = error.shape
+        samples, centred, along, pairs = form[:4]
+        # dh: derivative of the loss by h at each sample; dg: by the gradient of h there.
+        dh = ((error - error.mean(0)) * (-2 / ((n - 1) * batch))).unsqueeze(-1)
+        if draw.grad_f is None:
+            dg = torch.zeros_like(centred)
+        else:
+            matched = v + curvature * (samples - 0.5) + (along * s) @ u.T
+            matched = matched - own.slope(centred, s, u) + prepared.carried / prepared.scale
+            target = _flat(draw.grad_f.to(probs.dtype), law, 1) / prepared.scale
+            dg = own.weigh(target - matched, probs) * (-2 * GRADIENT_WEIGHT / (n * batch))
+        pulled = dg @ u
+        own_s, own_u = own.derivatives(centred, dg, dh, s, u)
+        d_linear = (dh * centred).sum(0) + dg.sum(0)
+        d_strength = (dh * pairs + along * pulled).sum(0) - own_s
+        d_curvature = (dg * (samples - 0.5)).sum(0)
+        flat_c, flat_g = centred.flatten(0, 1), dg.flatten(0, 1)
+        d_u = flat_c.T @ ((dh * along + pulled) * s).flatten(0, 1)
+        d_u = d_u + flat_g.T @ (along * s).flatten(0, 1) - own_u
+        network.step(_features(draw.context, law), (d_linear, d_strength, d_curvature), d_u)
+
+    # --- state ----------------------------------------------------------------------------------
+
+    def _build(self, like: Tensor, features: int) -> None:
+        network = _Network(like.shape[-1], self.rank, features, self.rate)
+        self.network = network.to(like.device, self.trust.overlap.dtype)
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
+        """Make room for what a trained estimator has learned, in one that was never called."""
+        directions = state_dict.get(f"{prefix}network.directions")
+        if self.network is None and directions is not None:
+            hidden = state_dict.get(f"{prefix}network.hidden_weight")
+            self.rank = directions.shape[1]
+            self._build(directions.T, 0 if hidden is None else hidden.shape[1])
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, uses={self.uses!r}, rank={self.rank}"
+
+
+class _Network(nn.Module):
+    """The coefficients of h as functions of the context, the directions u, and how both learn."""
+
+    def __init__(self, size: int, rank: int, features: int, rate: float) -> None:
+        super().__init__()
+        random = torch.Generator().manual_seed(0)  # the same for all: no global state is touched
+        self.directions = nn.Parameter(0.1 * torch.randn(size, rank, generator=random))
+        self.sizes = [size, rank, size]
+        start = torch.cat([torch.zeros(size), torch.full((rank,), 0.1), torch.zeros(size)])
+        self.constant = nn.Parameter(start)
+        self.features = features
+        if features:
+            bound = features**-0.5
+            weight = torch.empty(HIDDEN, features).uniform_(-bound, bound, generator=random)
+            self.hidden_weight = nn.Parameter(weight)
+            self.hidden_bias = nn.Parameter(torch.zeros(HIDDEN))
+            self.outer = nn.Parameter(torch.zeros(sum(self.sizes), HIDDEN))
+        self.fitter = Fitter([self.directions, *self._parameters_of_the_coefficients()], rate)
+
+    def coefficients(self, features: Tensor | None, probs: Tensor) -> Coefficients:
+        """v, s and D for each batch element."""
+        found = self._evaluate(features, self._parameters_of_the_coefficients())
+        found = found.to(probs.dtype).expand(probs.shape[0], -1)
+        return Coefficients(*found.split(self.sizes, -1))
+
+    def step(
+        self, features: Tensor | None, by_coefficient: tuple[Tensor, ...], by_direction: Tensor
+    ) -> None:
+        """One step, given the derivatives of the loss by the coefficients and the directions."""
+        leaves = [p.detach().requires_grad_() for p in self._parameters_of_the_coefficients()]
+        with torch.enable_grad():
+            found = self._evaluate(features, leaves)
+        upstream = torch.cat(by_coefficient, -1).to(found.dtype)
+        if features is None:
+            upstream = upstream.sum(0)
+        self.fitter.step([by_direction, *torch.autograd.grad(found, leaves, upstream)])
+
+    def _parameters_of_the_coefficients(self) -> list[nn.Parameter]:
+        if not self.features:
+            return [self.constant]
+        return [self.constant, self.hidden_weight, self.hidden_bias, self.outer]
+
+    def _evaluate(self, features: Tensor | None, parameters: Sequence[Tensor]) -> Tensor:
+        if not self.features:
+            return parameters[0]
+        assert features is not None
+        constant, weight, bias, outer = parameters
+        hidden = nn.functional.leaky_relu(
+            nn.functional.linear(features.to(weight.dtype), weight, bias), 0.3
+        )
+        return nn.functional.linear(hidden, outer, constant)
+
+
+# --- what a coordinate has with itself ------------------------------------------------------------
+# h has no product of a coordinate with itself: (u . c)^2 less the sum of t_k^2, t_k = u_k . c_k.
+# For bits a coordinate is one number, for one-hot laws a vector with an entry for each class.
+
+
+class _BitPairs:
+    """Bits: t_k = u_k c_k, never made as an array of its own."""
+
+    def own(self, centred: Tensor, u: Tensor) -> Tensor:
+        """The sum of t_k^2, ``(n, batch, rank)``."""
+        return centred.square() @ u.square()
+
+    def slope(self, centred: Tensor, s: Tensor, u: Tensor) -> Tensor:
+        """Half the gradient of s times that sum, ``(n, batch, d)``."""
+        return centred * (s @ u.square().T)
+
+    def derivatives(
+        self, centred: Tensor, dg: Tensor, dh: Tensor, s: Tensor, u: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """What dg gives to s through `slope`, and what dg and dh give to u through both."""
+        crossed, squared = (dg * centred).sum(0), (dh * centred.square()).sum(0)  # (batch, d)
+        return crossed @ u.square(), u * ((2 * crossed + squared).T @ s)
+
+    def weigh(self, residual: Tensor, probs: Tensor) -> Tensor:
+        """Errors of a gradient, weighted by what they do to the variance."""
+        return residual * (probs * (1 - probs))
+
+    def covariance(self, slope: Tensor, probs: Tensor) -> Tensor:
+        """Cov(x) times a slope: E[h(x) (x - p)]."""
+        return slope * (probs * (1 - probs))
+
+
+class _OneHotPairs:
+    """One-hot vectors of m classes: t_k is a sum over the classes of coordinate k."""
+
+    def __init__(self, classes: int) -> None:
+        self.classes = classes
+
+    def _split(self, tensor: Tensor) -> Tensor:
+        return tensor.reshape(*tensor.shape[:-1], -1, self.classes)  # (..., coordinates, classes)
+
+    def _products(self, vectors: Tensor, u: Tensor) -> Tensor:
+        split_u = u.unflatten(0, (-1, self.classes))
+        products: Tensor = torch.einsum("nbkc,kcr->nbkr", self._split(vectors), split_u)
+        return products
+
+    def own(self, centred: Tensor, u: Tensor) -> Tensor:
+        return self._products(centred, u).square().sum(-2)
+
+    def slope(self, centred: Tensor, s: Tensor, u: Tensor) -> Tensor:
+        t = self._products(centred, u) * s.unsqueeze(-2)
+        found: Tensor = torch.einsum("nbkr,kcr->nbkc", t, u.unflatten(0, (-1, self.classes)))
+        return found.flatten(-2)
+
+    def derivatives(
+        self, centred: Tensor, dg: Tensor, dh: Tensor, s: Tensor, u: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        t, q = self._products(centred, u), self._products(dg, u)
+        by_c = (dh.unsqueeze(-1) * t + q) * s.unsqueeze(-2)
+        by_u = torch.einsum("nbkc,nbkr->kcr", self._split(centred), by_c)
+        by_u = by_u + torch.einsum("nbkc,nbkr->kcr", self._split(dg), t * s.unsqueeze(-2))
+        return (t * q).sum((0, -2)), by_u.flatten(0, 1)
+
+    def weigh(self, residual: Tensor, probs: Tensor) -> Tensor:
+        split, p = self._split(residual), self._split(probs)
+        # A constant over the classes of a coordinate does nothing: they sum to one.
+        return ((split - (p * split).sum(-1, keepdim=True)) * p).flatten(-2)
+
+    def covariance(self, slope: Tensor, probs: Tensor) -> Tensor:
+        return self.weigh(slope, probs)
+
+
+def _pairs_of(law: Coordinates) -> _BitPairs | _OneHotPairs:
+    return _BitPairs() if law.binary else _OneHotPairs(_probs(law).shape[-1])
+
+
+# --- shapes ---------------------------------------------------------------------------------------
+
+
+def _probs(law: Coordinates) -> Tensor:
+    assert isinstance(law, (Bits, OneHot))
+    return law.probs
+
+
+def _flat(tensor: Tensor, law: Coordinates, leading: int = 0) -> Tensor:
+    """``(..., *batch, *event)`` as ``(..., batch, d)``."""
+    return tensor.reshape(*tensor.shape[:leading], law.batch_shape.numel(), law.event_shape.numel())
+
+
+def _features(context: Tensor | None, law: Coordinates) -> Tensor | None:
+    """The context as ``(batch, features)``, detached."""
+    if context is None:
+        return None
+    if context.ndim != len(law.batch_shape) + 1 or context.shape[:-1] != law.batch_shape:
+        raise ValueError(
+            f"context must have shape {tuple(law.batch_shape)} and features behind it "
+            f"(*batch, features), got {tuple(context.shape)}"
+        )
+    return context.detach().reshape(-1, context.shape[-1])
+
+
+def _gradient_at_mean(law: Coordinates, f: Objective) -> Tensor:
+    assert isinstance(law, (Bits, OneHot))
+    _, gradient = f.with_gradient(law.probs.to(law.dtype).unsqueeze(0))
+    if gradient is None:
+        raise ValueError(
+            "f must be differentiable in x for QuadraticCV, got values without a gradient; "
+            'use QuadraticCV(n, "values")'
+        )
+    return _flat(gradient[0].to(law.probs.dtype), law)
