@@ -41,6 +41,8 @@ HUGE = "99999999999999"
         (["vae", "--learning-rate", "nan"], "learning_rate must be above 0"),
         ([*SUPERNET, "--image-size", HUGE], "image_size must be at most 512"),
         ([*SUPERNET, "--cosine-epochs", "inf"], "cosine_epochs must be finite"),
+        ([*SUPERNET, "--nodes", "2"], "nodes must be 1 unless torchrun or srun starts it"),
+        ([*SUPERNET, "--devices", "1000"], "devices must be at most 64"),
         ([*SUPERNET, "--channels", HUGE], "channels must be at most"),
         ([*TABLE, "--seeds", HUGE], "seeds must be at most"),
         ([*TABLE, "--logits-rate", "inf"], "logits_rate must be finite"),

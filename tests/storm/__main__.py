@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -31,7 +32,7 @@ KINDS = {
     "corruption": 0.15,
     "disks": 0.1,
 }
-SLICE = 20.0  # seconds that a child process works for
+SLICE = 60.0  # seconds that a child process works for
 
 
 def main() -> int:
@@ -47,12 +48,19 @@ def main() -> int:
         return work(options.kind, options.seed, int(first), float(end), Path(place))
     with tempfile.TemporaryDirectory(prefix="storm-") as place:
         if options.trial is not None:
-            draw = random_numbers(options.seed, options.kind, options.trial)
-            found = importlib.import_module(f"storm.{options.kind}").trial(draw, Path(place))
-            print(found.failure or found.answer)
-            return bool(found.failure)
+            return run(options.kind, options.seed, [options.trial], Path(place))
         chosen = {options.kind: 1.0} if options.kind else KINDS
         return storm(chosen, options.minutes, options.seed, Path(place))
+
+
+def run(kind: str, seed: int, trials: Sequence[int], place: Path) -> int:
+    """These trials in this process; prints what came out, and returns 1 if any failed."""
+    module, failed = importlib.import_module(f"storm.{kind}"), False
+    for number in trials:
+        found = module.trial(random_numbers(seed, kind, number), place)
+        print(f"{kind} {number}: {found.answer}\n{found.failure}".rstrip(), flush=True)
+        failed |= bool(found.failure)
+    return int(failed)
 
 
 def work(kind: str, seed: int, first: int, end: float, place: Path) -> int:
@@ -113,6 +121,7 @@ class Tally:
                 else:
                     limit = 120.0
                     self.add(Result(**content), seed)
+        child.stdout.close()
         status = child.wait()
         if waiting or status:
             told = (place / "stderr").read_text()[-2000:]

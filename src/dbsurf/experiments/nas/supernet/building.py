@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import replace
 from typing import Any
@@ -24,6 +25,11 @@ from dbsurf.runs.device import choose_device
 from dbsurf.runs.options import check_counts, check_rates, named_values
 
 UNIFORM = "uniform"
+LAUNCHERS = (
+    "TORCHELASTIC_RUN_ID",
+    "SLURM_JOB_ID",
+    "MASTER_ADDR",
+)  # set by torchrun, srun, the user
 SUBSETS = {"cifar10": ("cifar10-subset", 10_000)}  # the first images of a set, as a set
 FALLBACKS = ("fashion-mnist", "digits")
 NATIVE = 32  # side of the images for which the usual crops were chosen
@@ -51,6 +57,8 @@ def check(options: Options) -> None:
         raise ValueError(
             f"batch must be a multiple of the {processes} processes, got {batch_size(options)}"
         )
+    if options.nodes > 1 and not any(name in os.environ for name in LAUNCHERS):
+        raise ValueError(f"nodes must be 1 unless torchrun or srun starts it, got {options.nodes}")
     device = choose_device(options.device)
     if device.type == "cuda" and options.devices > torch.cuda.device_count():
         raise ValueError(
