@@ -29,7 +29,7 @@ LAUNCHERS = (
     "TORCHELASTIC_RUN_ID",
     "SLURM_JOB_ID",
     "MASTER_ADDR",
-)  # set by torchrun, srun, the user
+)  # torchrun, srun, the user
 SUBSETS = {"cifar10": ("cifar10-subset", 10_000)}  # the first images of a set, as a set
 FALLBACKS = ("fashion-mnist", "digits")
 NATIVE = 32  # side of the images for which the usual crops were chosen
