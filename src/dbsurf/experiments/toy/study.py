@@ -21,7 +21,7 @@ from dbsurf.runs.folder import (
     write_json,
     write_summary,
 )
-from dbsurf.runs.options import EXECUTION, configuration
+from dbsurf.runs.options import EXECUTION, LARGEST, MOST, check_counts, configuration
 from dbsurf.runs.progress import share_bar
 from dbsurf.runs.stopwatch import Stopwatch
 
@@ -161,7 +161,10 @@ def _check(options: Options) -> None:
         if getattr(options, name) < smallest:
             word = name.replace("_", "-")
             raise ValueError(f"--{word} must be at least {smallest}, got {getattr(options, name)}")
-    if not torch.isfinite(torch.tensor(options.target)):
+    check_counts(options, dict.fromkeys(("seed", "dim", "points", "draws", "comparison_draws"), 0))
+    if max(options.n, default=0) > LARGEST["n"]:
+        raise ValueError(f"--n must be at most {LARGEST['n']}, got {max(options.n)}")
+    if not abs(options.target) < MOST:
         raise ValueError(f"--target must be a finite number, got {options.target}")
     if options.function is not None:
         load_function(options.function)
