@@ -13,6 +13,7 @@ import torch
 from dbsurf.experiments.toy import curves, figures, statements, tables
 from dbsurf.experiments.toy.problem import load_function
 from dbsurf.experiments.toy.report import comparison_summary, study_summary
+from dbsurf.progress import share_bar
 from dbsurf.runs.folder import (
     CONFIG,
     environment,
@@ -22,7 +23,6 @@ from dbsurf.runs.folder import (
     write_summary,
 )
 from dbsurf.runs.options import EXECUTION, LARGEST, MOST, check_counts, configuration
-from dbsurf.runs.progress import share_bar
 from dbsurf.runs.stopwatch import Stopwatch
 
 

@@ -24,10 +24,10 @@ from dbsurf.experiments.nas.table_search.trace import (
     curves_csv,
 )
 from dbsurf.files import remove_temporary
+from dbsurf.progress import StepBar
 from dbsurf.runs.folder import CONFIG, environment, write_atomically, write_json, write_summary
 from dbsurf.runs.job import read_finished
 from dbsurf.runs.lock import folder_lock
-from dbsurf.runs.progress import StepBar
 from dbsurf.runs.stopwatch import Stopwatch
 
 CURVES = "curves.csv"
