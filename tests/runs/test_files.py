@@ -9,10 +9,10 @@ import time
 
 import pytest
 
+from dbsurf.progress import StepBar
 from dbsurf.runs.events import Events
 from dbsurf.runs.folder import write_atomically
 from dbsurf.runs.metrics import read_metrics, write_metrics
-from dbsurf.runs.progress import StepBar
 from dbsurf.runs.signals import Interruption
 from dbsurf.runs.stopwatch import Stopwatch
 

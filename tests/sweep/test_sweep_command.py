@@ -16,10 +16,10 @@ from dbsurf.commands.main import main
 from dbsurf.experiments.vae.training import Trainer
 from dbsurf.runs.checkpoint import NEWEST, read_checkpoint
 from dbsurf.runs.folder import write_summary
+from dbsurf.runs.lock import exclusive, holder
 from dbsurf.sweep import carry_out, command, supervise
 from dbsurf.sweep.board import Board
 from dbsurf.sweep.display import Display, picture, span
-from dbsurf.sweep.lock import exclusive, holder
 from dbsurf.sweep.plan import plan
 from dbsurf.sweep.work import Outcome, work
 from sweep_runs import Inline, outcomes, words

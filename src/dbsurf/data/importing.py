@@ -25,6 +25,8 @@ def import_files(
     Returns:
         Name and file of every set that was found.
     """
+    if name is not None:
+        store.check_name(name)
     pieces: Arrays = {}
     for file in files:
         pieces |= formats.read(file)

@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from dbsurf.data import unpickling
 from dbsurf.data.nasbench import CELLS, COLUMNS_OF_RECORDS, rounded
-from dbsurf.runs.progress import share_bar
+from dbsurf.data.room import Room
+from dbsurf.progress import share_bar
 
 META, SUFFIX = "meta.pickle.pbz2", ".pickle.pbz2"
 
@@ -88,6 +89,7 @@ def read_cell(path: Path) -> dict[str, Any]:
 def read_pickle(path: Path) -> Any:
     """What a compressed pickle holds, if that is numbers, text and plain containers."""
     try:
-        return unpickling.loads(bz2.decompress(path.read_bytes()))
+        with bz2.open(path) as file:
+            return unpickling.loads(Room.of(path.stat().st_size).read(file))
     except (OSError, EOFError, ValueError) as error:
         raise ValueError(f"{path} cannot be read: {error}") from error

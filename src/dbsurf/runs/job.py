@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from dbsurf.files import read_json, remove_temporary, write_json
+from dbsurf.progress import StepBar
 from dbsurf.runs.checkpoint import (
     NEWEST,
     OtherConfiguration,
@@ -28,7 +29,6 @@ from dbsurf.runs.lock import folder_lock
 from dbsurf.runs.losses import KEPT
 from dbsurf.runs.metrics import Row, write_metrics
 from dbsurf.runs.options import RunOptions
-from dbsurf.runs.progress import StepBar
 from dbsurf.runs.signals import Interruption
 from dbsurf.runs.stopwatch import Stopwatch
 

@@ -9,8 +9,8 @@ from typing import Literal
 
 from dbsurf.experiments.registry import experiment
 from dbsurf.runs.folder import read_summary
+from dbsurf.runs.lock import holder
 from dbsurf.runs.metrics import METRICS, read_metrics
-from dbsurf.sweep.lock import holder
 from dbsurf.sweep.run import Run
 
 State = Literal["waiting", "running", "elsewhere", "done", "failed"]

@@ -57,7 +57,7 @@ class DaskPool(Executor):
                 )
         logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # `EngineLost` tells
         self._client = Client(self._cluster or scheduler)
-        self._address = self._client.scheduler.address
+        self._address = scheduler if self._cluster is None else self._cluster.scheduler_address
         wide = [name for name, count in self._client.nthreads().items() if count != 1]
         if wide:
             self._close()

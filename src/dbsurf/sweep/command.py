@@ -13,11 +13,11 @@ from typing import Annotated, Literal
 import tyro
 
 from dbsurf.runs.experiment import Scale
+from dbsurf.runs.processes import LocalPool
 from dbsurf.sweep.board import Board
 from dbsurf.sweep.carry_out import carry_out
 from dbsurf.sweep.cluster import DaskPool
 from dbsurf.sweep.display import span
-from dbsurf.sweep.local import LocalPool
 from dbsurf.sweep.plan import plan
 from dbsurf.sweep.run import Run, option_words
 from dbsurf.sweep.trial import LONG, estimate, measure

@@ -1,4 +1,4 @@
-"""The engine of one machine: processes that live for many runs and die for themselves alone."""
+"""Processes for runs on one machine. One that is killed does not affect the others."""
 
 from __future__ import annotations
 
@@ -6,33 +6,41 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import (
+    FIRST_EXCEPTION,
     CancelledError,
     Executor,
     Future,
     ProcessPoolExecutor,
     ThreadPoolExecutor,
+    wait,
 )
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
+from functools import partial
 from multiprocessing import connection, resource_tracker
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
-from dbsurf.sweep.work import alone
+from dbsurf.runs.signals import Interruption
 
 P = ParamSpec("P")
+A = TypeVar("A")
 T = TypeVar("T")
 
-ATTEMPTS = 4  # a run that kills its worker so often is at fault itself
-GRACE = 20.0  # seconds in which an orphan may save what it has
+ATTEMPTS = 4  # a run that kills its process so often is at fault itself
+GRACE = 20.0  # seconds in which a process without a parent may save what it has
+LOOK = 0.5  # seconds between two looks for a request to stop
+
+#: Held in a process while it works on a run.
+busy = threading.Lock()
 
 
 class LocalPool(Executor):
     """Spawned processes, each behind a thread of its own.
 
-    A process that is killed breaks the pool it is in. Here every pool has one process, so that
-    the other runs do not notice; the run goes on in a new one, from its checkpoint.
+    A process that is killed breaks the pool that it is in. Here every pool has one process, so
+    that the other runs go on; the run continues in a new process, from its checkpoint.
 
     Args:
         workers: processes.
@@ -55,7 +63,7 @@ class LocalPool(Executor):
                     self._pools[slot] = _one_process()
                 if self._stopping:  # meanwhile, perhaps
                     raise CancelledError
-                return self._pools[slot][0].submit(fn, *args, **kwargs).result()
+                return self._pools[slot][0].submit(partial(_work, fn, *args, **kwargs)).result()
             except BrokenProcessPool:
                 self._pools.pop(slot, None)
         raise RuntimeError(f"its worker process died {ATTEMPTS} times")
@@ -80,6 +88,35 @@ class LocalPool(Executor):
                 os.kill(process, number)
 
 
+def all_results(fn: Callable[[A], T], arguments: Sequence[A], workers: int) -> list[T]:
+    """``fn`` of every argument, so many at a time, each in a process of its own.
+
+    A signal to this process makes the others save what they have and stop.
+    """
+    pool = LocalPool(workers)
+    with Interruption() as interruption:
+        try:
+            futures = [pool.submit(fn, argument) for argument in arguments]
+            left: set[Future[T]] = set(futures)
+            while left:
+                done, left = wait(left, timeout=LOOK, return_when=FIRST_EXCEPTION)
+                for future in done:
+                    future.result()
+                if interruption.requested:
+                    raise KeyboardInterrupt("every search has saved its last state")
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    pool.shutdown()
+    return [future.result() for future in futures]
+
+
+def _work(fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """In a process of the pool: ``fn``, with `busy` held."""
+    with busy:
+        return fn(*args, **kwargs)
+
+
 def _one_process() -> tuple[ProcessPoolExecutor, int]:
     """A pool of one process, which is up, and that process's id."""
     context = multiprocessing.get_context("spawn")
@@ -88,14 +125,14 @@ def _one_process() -> tuple[ProcessPoolExecutor, int]:
 
 
 def _block_interrupts() -> None:
-    """In a slot's thread: what it starts is deaf to Ctrl-C from its first moment."""
+    """In a slot's thread: the processes that it starts never receive Ctrl-C."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
 def begin() -> None:
-    """In a new worker: leave Ctrl-C to the sweep, and end when the sweep does.
+    """In a new process: leave Ctrl-C to the parent, and end when the parent does.
 
-    The sweep asks by SIGTERM. A terminal that sent SIGINT as well would make it two requests,
+    The parent asks by SIGTERM. A terminal that sent SIGINT as well would make it two requests,
     of which the second stops a run without saving: hence a process group of its own.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -105,13 +142,13 @@ def begin() -> None:
 
 
 def _end_with_parent() -> None:
-    """Once the sweep is gone, killed perhaps, stop as if it had asked; then leave for good.
+    """Once the parent is gone, killed perhaps, stop as if it had asked; then end.
 
-    Without this, workers of a killed sweep would train on beside those of the next.
+    Without this, the processes of a killed sweep would train on beside those of the next.
     """
     parent = multiprocessing.parent_process()
     assert parent is not None
     connection.wait([parent.sentinel])
     os.kill(os.getpid(), signal.SIGTERM)  # ends the process at once where no run is saving
-    alone.acquire(timeout=GRACE)
+    busy.acquire(timeout=GRACE)
     os._exit(1)
