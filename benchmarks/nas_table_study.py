@@ -11,7 +11,6 @@ say.
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -19,31 +18,44 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from pages import insert
+from pages import insert, of_kind, save_csv, save_figure, save_table
 
-from dbsurf.experiments.nas import Options, paper, study
-from dbsurf.experiments.nas.command import search
+from dbsurf.experiments.nas import TableOptions
+from dbsurf.experiments.nas import search_by_table as search
+from dbsurf.experiments.nas.landscape import DATASETS
+from dbsurf.experiments.nas.report import paper_layout, search_curves
+from dbsurf.experiments.nas.searches import DBSURF, searches
+from dbsurf.experiments.registry import load
+from dbsurf.report.collect import FINISHED, Run, collect
+from dbsurf.report.document import Chart, Table
+from dbsurf.report.labels import label, variants
+from dbsurf.report.numbers import plus_minus
+from dbsurf.report.tidy import results
 
 STEPS, N, SEEDS = 994, 5, 200  # 4,970 cells for 12 epochs and 30 finalists for 200
 TUNING_SEEDS, TUNING_FROM = 100, 10_000
 TOLERANCE = 0.02
 RATES = (0.01, 0.02, 0.05, 0.1, 0.2)
 POPULATIONS = ((10, 3), (10, 5), (25, 5), (25, 10), (50, 10), (50, 25), (100, 25), (100, 50))
-RUNNING_MEAN: tuple[str, tuple[str, ...]] = ("reinforce", ("baseline=running-mean",))
-GRADIENT: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("dbsurf", ()),
-    ("dbsurf", ("alpha=0.5",)),
-    ("dbsurf", ("alpha=preserve",)),
-    ("loorf", ()),
-    RUNNING_MEAN,
-    ("reinforce", ()),
+Method = tuple[str, tuple[str, ...]]  # estimator and options
+RUNNING_MEAN: Method = ("reinforce", ("baseline=running-mean",))
+GRADIENT: tuple[Method, ...] = tuple(
+    (variant.estimator, variant.options)
+    for variant in variants(
+        "dbsurf",
+        "dbsurf alpha=0.5",
+        "dbsurf alpha=preserve",
+        "loorf",
+        "reinforce baseline=running-mean",
+        "reinforce",
+    )
 )
 RUNS, RESULTS, PAGE = Path("runs/nas-study"), Path("docs/results/nas"), Path("docs/nas.md")
 
 
-def base(dataset: str, estimator: str, extras: tuple[str, ...] = ()) -> Options:
+def base(dataset: str, estimator: str, extras: tuple[str, ...] = ()) -> TableOptions:
     """One run of the study, but for its own setting."""
-    return Options(
+    return TableOptions(
         dataset=dataset, estimator=estimator, estimator_options=extras, n=N, steps=STEPS, threads=1
     )
 
@@ -69,7 +81,7 @@ def tune(estimator: str, extras: tuple[str, ...]) -> tuple[dict[str, Any], list[
     """
     rows = []
     for setting in candidates(estimator, extras):
-        for dataset in paper.DATASETS:
+        for dataset in DATASETS:
             options = replace(
                 base(dataset, estimator, extras), seeds=TUNING_SEEDS, seed=TUNING_FROM, **setting
             )
@@ -78,7 +90,7 @@ def tune(estimator: str, extras: tuple[str, ...]) -> tuple[dict[str, Any], list[
             rows.append(
                 {
                     "dataset": dataset,
-                    "method": study.label(summary["configuration"]),
+                    "method": label(estimator, extras),
                     "setting": name_of(setting),
                     "val_12": summary["by_choice"]["best"]["val_12"],
                     "distinct_queries": summary["distinct_queries"],
@@ -94,9 +106,9 @@ def tune(estimator: str, extras: tuple[str, ...]) -> tuple[dict[str, Any], list[
     return next(s for s in candidates(estimator, extras) if name_of(s) == chosen), rows
 
 
-def plan() -> list[Options]:
+def plan() -> list[TableOptions]:
     """All runs of the study, each method at its chosen setting, and two at another's."""
-    chosen: dict[tuple[str, tuple[str, ...]], dict[str, Any]] = {}
+    chosen: dict[Method, dict[str, Any]] = {}
     tried = []
     for method in (*GRADIENT, ("evolution", ())):
         chosen[method], rows = tune(*method)
@@ -107,7 +119,7 @@ def plan() -> list[Options]:
     chosen |= {("random", ()): {}, ("exact", ()): chosen["dbsurf", ()]}
     found = []
     for place, settings in (("search", chosen), ("same-rate", same)):
-        for dataset, (method, setting) in product(paper.DATASETS, settings.items()):
+        for dataset, (method, setting) in product(DATASETS, settings.items()):
             options = replace(base(dataset, *method), seeds=SEEDS, **setting)
             found.append(replace(options, out=RUNS / place / f"{dataset}-{options.label()}"))
     return found
@@ -116,9 +128,9 @@ def plan() -> list[Options]:
 # --- the page -------------------------------------------------------------------------------------
 
 
-def method(configuration: dict[str, Any]) -> str:
+def method(run: Run) -> str:
     """Estimator, options and setting."""
-    words = [study.label(configuration)]
+    configuration, words = run.configuration, [run.label]
     if configuration["estimator"] == "evolution":
         words.append(f"{configuration['population']}/{configuration['tournament']}")
     elif configuration["estimator"] != "random":
@@ -126,21 +138,20 @@ def method(configuration: dict[str, Any]) -> str:
     return ", ".join(words)
 
 
-def reach(folders: list[Path]) -> pd.DataFrame:
+def reach(runs: list[Run]) -> pd.DataFrame:
     """Distinct queries until a search first has a cell within 0.1 of the paper's accuracy."""
     rows = []
-    for folder in folders:
-        summary = json.loads((folder / "summary.json").read_text())
-        configuration = summary["configuration"]
-        for choice in summary["by_choice"]:
-            reached = [cell[f"{choice}_reached"] for cell in summary["found"]]
+    for run in runs:
+        dataset = run.configuration["dataset"]
+        for choice in run.summary["by_choice"]:
+            reached = [cell[f"{choice}_reached"] for cell in run.summary["found"]]
             known = np.array([np.inf if count is None else count for count in reached])
             rows.append(
                 {
-                    "dataset": configuration["dataset"],
-                    "method": method(configuration),
+                    "dataset": dataset,
+                    "method": method(run),
                     "choice": choice,
-                    "target": paper.DBSURF[configuration["dataset"]] - 0.1,
+                    "target": DBSURF[dataset] - 0.1,
                     "share": float(np.isfinite(known).mean()),
                     "median": float(np.median(known)),
                     "seeds": len(known),
@@ -149,25 +160,21 @@ def reach(folders: list[Path]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def choices(folders: list[Path]) -> pd.DataFrame:
+def choices(runs: list[Run]) -> pd.DataFrame:
     """What each way of choosing a cell ends with."""
-    rows = []
-    for folder in folders:
-        summary = json.loads((folder / "summary.json").read_text())
-        configuration = summary["configuration"]
-        for choice, numbers in summary["by_choice"].items():
-            rows.append(
-                {
-                    "dataset": configuration["dataset"],
-                    "method": method(configuration),
-                    "choice": choice,
-                    **numbers,
-                    "distinct_queries": summary["distinct_queries"],
-                    "seeds": len(summary["found"]),
-                    "seconds": summary["seconds"],
-                }
-            )
-    return pd.DataFrame(rows)
+    return pd.DataFrame(
+        {
+            "dataset": run.configuration["dataset"],
+            "method": method(run),
+            "choice": choice,
+            **numbers,
+            "distinct_queries": run.summary["distinct_queries"],
+            "seeds": len(run.summary["found"]),
+            "seconds": run.summary["seconds"],
+        }
+        for run in runs
+        for choice, numbers in run.summary["by_choice"].items()
+    )
 
 
 def choices_markdown(table: pd.DataFrame) -> str:
@@ -179,10 +186,10 @@ def choices_markdown(table: pd.DataFrame) -> str:
     for (method, choice), part in table.groupby(["method", "choice"], sort=False):
         rows = part.set_index("dataset")
         cells = [
-            study.plus_minus(rows.loc[name, "test_200"], rows.loc[name, "test_200_error"], 3)
-            for name in paper.DATASETS
+            plus_minus(rows.loc[name, "test_200"], rows.loc[name, "test_200_error"], 3)
+            for name in DATASETS
         ]
-        counts = " / ".join(f"{rows.loc[name, 'distinct_queries']:.0f}" for name in paper.DATASETS)
+        counts = " / ".join(f"{rows.loc[name, 'distinct_queries']:.0f}" for name in DATASETS)
         lines.append(f"| {method} | {choice} | {' | '.join(cells)} | {counts} |")
     return "\n".join(lines)
 
@@ -196,7 +203,7 @@ def reach_markdown(table: pd.DataFrame) -> str:
     for (method, choice), part in table.groupby(["method", "choice"], sort=False):
         rows = part.set_index("dataset")
         cells = []
-        for name in paper.DATASETS:
+        for name in DATASETS:
             share, median = rows.loc[name, "share"], rows.loc[name, "median"]
             count = f"{median:.0f}" if np.isfinite(median) else "-"
             cells.append(f"{count} ({100 * share:.0f} %)")
@@ -211,39 +218,41 @@ def tuning_markdown(table: pd.DataFrame) -> str:
     for (method, setting), part in table.groupby(["method", "setting"], sort=False):
         rows = part.set_index("dataset")
         told = f"**{setting}**" if rows["chosen"].all() else str(setting)
-        cells = [f"{rows.loc[name, 'val_12']:.3f}" for name in paper.DATASETS]
+        cells = [f"{rows.loc[name, 'val_12']:.3f}" for name in DATASETS]
         counts = f"{rows['distinct_queries'].mean():.0f}"
         lines.append(f"| {method} | {told} | {' | '.join(cells)} | {counts} |")
     return "\n".join(lines)
 
 
+def finished(*places: str) -> list[Run]:
+    """Finished searches in folders of the study."""
+    folders = [RUNS / place for place in places if (RUNS / place).exists()]
+    return [run for run in collect(folders, load("nas")) if run.state == FINISHED]
+
+
 def report() -> None:
     """Tables and figure from the finished runs."""
-    folders = study.finished_runs([RUNS / "search"])
-    all_folders = study.finished_runs([RUNS / "search", RUNS / "same-rate"])
-    # What the exact gradient asks for is all cells in the order of their index: no curve.
-    exact = [folder for folder in folders if folder.name.endswith("-exact")]
-    tuned = study.finished_runs([RUNS / "tuning"])
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    digits = "%.6g"
+    all_runs = finished("search", "same-rate")
+    # The exact gradient looks all cells up in the order of their index: that is no curve.
+    sampled = [run for run in all_runs if run.configuration["estimator"] != "exact"]
     tuning = pd.read_csv(RUNS / "tuning.csv")
-    rates = choices(tuned)
+    rates = choices(finished("tuning"))
     shown = rates["method"].str.match(r"(dbsurf|reinforce baseline=running-mean), 0")
     rates = rates[shown].sort_values("method", kind="stable")
     tables = {
-        "table-search-found": study.results(all_folders).drop(columns=["architecture", "scale"]),
-        "table-search-table2": study.table_2(all_folders),
-        "table-search-choices": choices(all_folders),
-        "table-search-reach": reach([f for f in all_folders if f not in exact]),
+        "table-search-found": results(all_runs),
+        "table-search-choices": choices(all_runs),
+        "table-search-reach": reach(sampled),
         "table-search-rates": rates,
         "table-search-tuning": tuning,
-        "table-search-curves": study.curves(folders),
     }
     for name, table in tables.items():
-        table.to_csv(RESULTS / f"{name}.csv", index=False, float_format=digits)
-    sampled = [folder for folder in folders if folder not in exact]
-    study.figure_search(sampled, RESULTS / "table-search.png")
-    insert(PAGE, "table 2", study.markdown(tables["table-search-table2"]))
+        save_csv(table, RESULTS / f"{name}.csv")
+    (table_2,) = of_kind(paper_layout(searches(all_runs)), Table)
+    save_table(table_2, RESULTS / "table-search-table2.csv", PAGE, "table 2")
+    own = [run for run in sampled if run.folder.parent.name == "search"]
+    (chart,) = of_kind(search_curves(searches(own)), Chart)
+    save_figure(chart, RESULTS / "table-search-curves.csv", RESULTS / "table-search.png")
     insert(PAGE, "choices", choices_markdown(tables["table-search-choices"]))
     insert(PAGE, "reach", reach_markdown(tables["table-search-reach"]))
     insert(PAGE, "tuning", tuning_markdown(tuning))

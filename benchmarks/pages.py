@@ -1,8 +1,20 @@
-"""Tables of the studies, written into the pages of the documentation."""
+"""Tables and figures of the studies, taken from the report, written into the documentation."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
+
+import pandas as pd
+
+from dbsurf.report.charts import save_chart
+from dbsurf.report.document import Block, Chart, Table
+from dbsurf.report.markdown import block_text
+from dbsurf.report.tidy import chart_rows, table_rows
+
+DIGITS = "%.6g"
+B = TypeVar("B", Table, Chart)
 
 
 def insert(page: Path, name: str, text: str) -> None:
@@ -11,3 +23,26 @@ def insert(page: Path, name: str, text: str) -> None:
     before, rest = page.read_text().split(start)
     _, after = rest.split(end)
     page.write_text(f"{before}{start}\n{text}\n{end}{after}")
+
+
+def of_kind(blocks: Sequence[Block], kind: type[B]) -> list[B]:
+    """The tables or the charts among the blocks of a section."""
+    return [block for block in blocks if isinstance(block, kind)]
+
+
+def save_csv(table: pd.DataFrame, path: Path) -> None:
+    """Write a table, numbers to six digits."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    table.to_csv(path, index=False, float_format=DIGITS)
+
+
+def save_table(table: Table, path: Path, page: Path, name: str) -> None:
+    """A table of the report as CSV, and in a page."""
+    save_csv(table_rows(table), path)
+    insert(page, name, block_text(table))
+
+
+def save_figure(chart: Chart, csv: Path, figure: Path) -> None:
+    """A chart of the report as a picture, and its points as CSV."""
+    save_csv(chart_rows(chart), csv)
+    save_chart(chart, figure)

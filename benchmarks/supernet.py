@@ -21,10 +21,9 @@ from torch import Tensor, nn
 
 import dbsurf
 from dbsurf.experiments.nas import space
-from dbsurf.experiments.nas.supernet.architecture import Architecture
-from dbsurf.experiments.nas.supernet.cell import Cell
-from dbsurf.experiments.nas.supernet.network import Supernet
-from dbsurf.experiments.nas.supernet.paths import Batching, PathLosses, loss
+from dbsurf.experiments.nas.options import Batching
+from dbsurf.experiments.nas.supernet.architecture import Architecture, CellLosses, loss
+from dbsurf.experiments.nas.supernet.network import SharedCell, Supernet
 
 N = 5
 PATH = (3, 4, 1, 2, 3, 0)
@@ -70,7 +69,7 @@ class Held:
 class Mixed(nn.Module):
     """A cell that computes all operations of an edge and adds them up, as relaxations do."""
 
-    def __init__(self, cell: Cell) -> None:
+    def __init__(self, cell: SharedCell) -> None:
         super().__init__()
         self.cell = cell
 
@@ -83,7 +82,7 @@ class Mixed(nn.Module):
         return nodes[3]
 
 
-def with_operations(network: Supernet, change: Callable[[Cell], nn.Module]) -> Supernet:
+def with_operations(network: Supernet, change: Callable[[SharedCell], nn.Module]) -> Supernet:
     """A copy of the network whose cells are changed."""
     changed = copy.deepcopy(network)
     changed.stages = nn.ModuleList(
@@ -92,14 +91,14 @@ def with_operations(network: Supernet, change: Callable[[Cell], nn.Module]) -> S
     return changed
 
 
-def only_sampled(cell: Cell) -> Cell:
+def only_sampled(cell: SharedCell) -> SharedCell:
     for edge, chosen in zip(cell.edges, PATH, strict=True):
         for name in [name for name in edge if name != space.OPERATIONS[chosen]]:
             del edge[name]
     return cell
 
 
-def four_times_as_many(cell: Cell) -> Cell:
+def four_times_as_many(cell: SharedCell) -> SharedCell:
     for edge in cell.edges:
         for name, operation in list(edge.items()):
             for number in range(3):
@@ -118,9 +117,9 @@ def path_bytes(network: Supernet, images: Tensor, labels: Tensor) -> int:
 def step(network: Supernet, images: Tensor, labels: Tensor, batching: Batching) -> None:
     """n paths of a uniform architecture, always the same ones, forward and backward."""
     architecture = Architecture()
-    losses = PathLosses(lambda path: loss(network(images, path), labels), network.edges, batching)
+    losses = CellLosses(lambda path: loss(network(images, path), labels), network.edges, batching)
     value = dbsurf.DBsurf(N, validate=False)(
-        lambda samples: losses(architecture.paths(samples)),
+        lambda samples: losses(architecture.whole_cells(samples)),
         architecture.distribution(),
         generator=torch.Generator().manual_seed(0),
     )

@@ -9,32 +9,31 @@ one goes on from its checkpoint. `--part 1/2` and `--part 2/2` do half of them e
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from pages import insert
+from pages import insert, save_csv
 from scipy import stats
 
-from dbsurf.experiments.nas.options import PRESETS, Options
+from dbsurf.experiments.nas.landscape import Floats, load_table
+from dbsurf.experiments.nas.options import SUPERNET_PRESETS as PRESETS
+from dbsurf.experiments.nas.options import SupernetOptions
 from dbsurf.experiments.nas.supernet.launching import one_a_seed, search
 from dbsurf.experiments.nas.supernet.search import CANDIDATES
-from dbsurf.experiments.nas.table import Floats, load_table
-from dbsurf.runs.folder import SUMMARY
+from dbsurf.report.numbers import Mean
+from dbsurf.runs.folder import read_summary
 
 ESTIMATORS = ("dbsurf", "loorf", "uniform")
 RUNS, RESULTS, PAGE = Path("runs/nas/supernet-study"), Path("docs/results/nas"), Path("docs/nas.md")
-DIGITS = "%.6g"
 
 
-def plan() -> list[Options]:
+def plan() -> list[SupernetOptions]:
     """One search with all its seeds for every estimator."""
     return [
         replace(
             PRESETS["laptop"],
-            mode="supernet",
             dataset="cifar10",
             estimator=estimator,
             path_batching="one-by-one",
@@ -46,7 +45,7 @@ def plan() -> list[Options]:
     ]
 
 
-def runs() -> list[Options]:
+def runs() -> list[SupernetOptions]:
     """All searches, those of a seed before those of the next."""
     by_seed = zip(*(one_a_seed(options) for options in plan()), strict=True)
     return [options for seed in by_seed for options in seed]
@@ -64,9 +63,9 @@ def found_cells(test: Floats) -> pd.DataFrame:
     """One row a finished search: its cell, and where that stands in the 200-epoch test column."""
     table, rows = load_table("cifar10"), []
     for options in runs():
-        if not (options.folder() / SUMMARY).exists():
+        summary = read_summary(options.folder())
+        if summary is None:
             continue
-        summary = json.loads((options.folder() / SUMMARY).read_text())
         (found,) = summary["found"]
         accuracies = table.record(found["index"], "cifar10")
         rows.append(
@@ -83,7 +82,7 @@ def found_cells(test: Floats) -> pd.DataFrame:
 
 
 def candidates(test: Floats) -> pd.DataFrame:
-    """All cells that the null chose from, with their loss and their accuracy in the table."""
+    """All cells that uniform sampling chose from, with their loss and accuracy in the table."""
     parts = []
     for options in runs():
         file = options.folder() / CANDIDATES
@@ -91,12 +90,6 @@ def candidates(test: Floats) -> pd.DataFrame:
             part = pd.read_csv(file).assign(seed=options.seed)
             parts.append(part.assign(test_200=test[part["index"]]))
     return pd.concat(parts) if parts else pd.DataFrame()
-
-
-def mean_and_error(values: pd.Series, digits: int) -> str:
-    if len(values) == 1:
-        return f"{values.mean():.{digits}f}"
-    return f"{values.mean():.{digits}f} ± {values.sem():.{digits}f}"
 
 
 def markdown(cells: pd.DataFrame, test: Floats) -> str:
@@ -108,8 +101,8 @@ def markdown(cells: pd.DataFrame, test: Floats) -> str:
     for name, part in cells.groupby("estimator", sort=False):
         ranks = ", ".join(f"{rank:,}" for rank in part["rank"])
         lines.append(
-            f"| {name} | {len(part)} | {mean_and_error(part['test_200'], 2)} | "
-            f"{mean_and_error(part['percentile'], 1)} | {ranks} |"
+            f"| {name} | {len(part)} | {Mean.of(part['test_200'].to_numpy()).text(2)} | "
+            f"{Mean.of(part['percentile'].to_numpy()).text(1)} | {ranks} |"
         )
     middle = float(np.median(test))
     lines.append(f"| the median cell | - | {middle:.2f} | 50.0 | {(len(test) + 1) // 2:,} |")
@@ -119,7 +112,7 @@ def markdown(cells: pd.DataFrame, test: Floats) -> str:
 
 
 def correlations(judged: pd.DataFrame) -> str:
-    """How well a low training loss with shared weights tells a high accuracy, seed by seed."""
+    """Rank correlation of a low training loss with shared weights and accuracy, seed by seed."""
     found = [
         stats.spearmanr(-part["loss"], part["test_200"]).statistic
         for _, part in judged.groupby("seed")
@@ -131,9 +124,8 @@ def report() -> None:
     """Tables from the finished runs."""
     test = load_table("cifar10").accuracies(dataset="cifar10", split="test", epochs=200)
     cells, judged = found_cells(test), candidates(test)
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    cells.to_csv(RESULTS / "supernet.csv", index=False, float_format=DIGITS)
-    judged.to_csv(RESULTS / "supernet-candidates.csv", index=False, float_format=DIGITS)
+    save_csv(cells, RESULTS / "supernet.csv")
+    save_csv(judged, RESULTS / "supernet-candidates.csv")
     insert(PAGE, "supernet study", markdown(cells, test))
     insert(
         PAGE,

@@ -8,37 +8,39 @@ from its checkpoint. `--report` only writes what the finished runs say.
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
-from pages import insert
+from pages import insert, of_kind, save_csv, save_figure
 
-from dbsurf.experiments.vae import PRESETS, Options, study, train
+from dbsurf.experiments.registry import load
+from dbsurf.experiments.vae import PRESETS, Options, curves, table_1, train, variance
+from dbsurf.experiments.vae.comparisons import comparisons
+from dbsurf.report.collect import FINISHED, Run, collect
+from dbsurf.report.document import Chart, Table
+from dbsurf.report.labels import variants
+from dbsurf.report.markdown import block_text
+from dbsurf.report.numbers import Mean
+from dbsurf.report.tidy import results
 
 DATASETS, SEEDS = ("mnist", "fashion-mnist", "omniglot"), (0, 1)
-ESTIMATORS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("dbsurf", ()),
-    ("loorf", ()),
-    ("dbsurf", ("debias=true",)),
-    ("doublecv", ()),
-    ("arms", ()),
-    ("disarm", ()),
-)
+ESTIMATORS = variants("dbsurf", "loorf", "dbsurf debias=true", "doublecv", "arms", "disarm")
+MEASURED = ("train_negative_elbo", "test_negative_elbo", "test_bound", "gradient_variance")
 RUNS, RESULTS, PAGE = Path("runs/study"), Path("docs/results/vae"), Path("docs/vae.md")
 
 
 def plan() -> list[Options]:
     """All runs of the study."""
     found = []
-    for seed, dataset, (name, extras) in product(SEEDS, DATASETS, ESTIMATORS):
+    for seed, dataset, variant in product(SEEDS, DATASETS, ESTIMATORS):
         options = replace(
             PRESETS["laptop"],
             dataset=dataset,
-            estimator=name,
-            estimator_options=extras,
+            estimator=variant.estimator,
+            estimator_options=variant.options,
             n=4,
             seed=seed,
             threads=1,
@@ -49,56 +51,50 @@ def plan() -> list[Options]:
     return found
 
 
-def variances(folders: list[Path]) -> pd.DataFrame:
-    """Every estimator's variance at the end of every run, over LOORF's at the same parameters."""
-    rows = []
-    for folder in folders:
-        summary = json.loads((folder / "summary.json").read_text())
-        configuration = summary["configuration"]
-        measured = summary["variance_by_estimator"]
-        base = next(row["variance"] for row in measured if row["estimator"] == "loorf")
-        for row in measured:
-            extras = [f"{name}={json.dumps(value)}" for name, value in row["options"].items()]
-            rows.append(
-                {
-                    "dataset": configuration["dataset"],
-                    "trained_with": study.label(configuration),
-                    "seed": configuration["seed"],
-                    "estimator": " ".join([row["estimator"], *extras]).replace('"', ""),
-                    "variance": row["variance"],
-                    "over_loorf": row["variance"] / base,
-                    "mean_square": row["mean_square"],
-                }
-            )
+def means(runs: list[Run]) -> pd.DataFrame:
+    """Mean and standard error over seeds, for every data set, n and estimator."""
+    rows: list[dict[str, Any]] = []
+    for one in comparisons(runs):
+        for label, group in one.cells.items():
+            row = {"dataset": one.dataset, "n": one.n, "estimator": label, "steps": one.steps}
+            row["seeds"] = len(group)
+            for name in MEASURED:
+                mean = Mean.of([float(run.summary[name]) for run in group])
+                row |= {name: mean.value, f"{name}_error": mean.error}
+            rows.append(row)
     return pd.DataFrame(rows)
 
 
+def ratios(runs: list[Run]) -> pd.DataFrame:
+    """Every estimator's variance over LOORF's, at the parameters that each run ended with."""
+    return pd.DataFrame(
+        {
+            "dataset": run.configuration["dataset"],
+            "trained_with": run.label,
+            "seed": run.configuration["seed"],
+            "estimator": label,
+            "over_loorf": ratio,
+        }
+        for run in runs
+        if run.state == FINISHED
+        for label, ratio in variance.ratios(run).items()
+    )
+
+
 def report() -> None:
-    """Tables and figure from the finished runs."""
-    folders = study.finished_runs([RUNS])
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    digits = "%.6g"
-    study.results(folders).to_csv(RESULTS / "runs.csv", index=False, float_format=digits)
-    table = study.table_1(folders)
-    table.to_csv(RESULTS / "table1.csv", index=False, float_format=digits)
-    study.curves(folders).to_csv(RESULTS / "curves.csv", index=False, float_format=digits)
-    spread = variances(folders)
-    spread.to_csv(RESULTS / "variance.csv", index=False, float_format=digits)
-    study.figure_1(folders, RESULTS / "figure1.png")
-    insert(PAGE, "table 1", study.markdown(table))
-    insert(PAGE, "variance", variance_markdown(spread))
-    finished, planned = len(folders), len(plan())
-    insert(PAGE, "state", f"Finished runs behind the tables: {finished} of {planned}.")
-
-
-def variance_markdown(spread: pd.DataFrame) -> str:
-    """Ratios over LOORF, mean over all models of a data set."""
-    ratios = spread.groupby(["estimator", "dataset"], sort=False)["over_loorf"].mean().unstack()
-    lines = [f"| estimator | {' | '.join(ratios.columns)} |", "|---" * (len(ratios.columns) + 1)]
-    lines[1] += "|"
-    for name, row in ratios.loc[spread["estimator"].unique()].iterrows():
-        lines.append(f"| {name} | {' | '.join(f'{value:.2f}' for value in row)} |")
-    return "\n".join(lines)
+    """Tables and figure from the finished runs, as the report computes them."""
+    runs = collect([RUNS], load("vae"))
+    save_csv(results(runs), RESULTS / "runs.csv")
+    save_csv(means(runs), RESULTS / "table1.csv")
+    save_csv(ratios(runs), RESULTS / "variance.csv")
+    first, *_ = of_kind(table_1.section(runs).blocks, Table)
+    insert(PAGE, "table 1", block_text(first))
+    *_, last = of_kind(variance.section(runs).blocks, Table)
+    insert(PAGE, "variance", block_text(last))
+    chart, *_ = of_kind(curves.training_curves(runs).blocks, Chart)
+    save_figure(chart, RESULTS / "curves.csv", RESULTS / "figure1.png")
+    finished = sum(run.state == FINISHED for run in runs)
+    insert(PAGE, "state", f"Finished runs behind the tables: {finished} of {len(plan())}.")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ def stop(number: int, frame: FrameType | None) -> None:
 def main() -> int:
     """Import the command, and run it; returns the exit status."""
     before = signal.signal(signal.SIGINT, stop)
-    from dbsurf.cli import main as command
+    from dbsurf.commands.main import main as command
 
     signal.signal(signal.SIGINT, before)
     return command()

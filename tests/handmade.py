@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dbsurf.experiments.nas.options import Options as NasOptions
-from dbsurf.experiments.toy.command import Options as ToyOptions
+from dbsurf.experiments.nas.options import SupernetOptions, TableOptions
+from dbsurf.experiments.toy.study import Options as ToyOptions
 from dbsurf.experiments.vae import Options as VaeOptions
 from dbsurf.runs.metrics import write_metrics
 
@@ -78,7 +78,8 @@ def unfinished_vae_run(place: Path, elbo: float, **options: Any) -> Path:
 
 def nas_run(place: Path, accuracies: list[float], landscape: str, **options: Any) -> Path:
     """A finished search by table, one cell a seed; it looked up 100 cells, 110 with the next..."""
-    chosen = NasOptions(**{"mode": "table", "seeds": len(accuracies), "steps": 100, **options})
+    kind = SupernetOptions if options.pop("mode", "table") == "supernet" else TableOptions
+    chosen = kind(**{"seeds": len(accuracies), "steps": 100, **options})
     folder = place / chosen.folder().name
     folder.mkdir(parents=True)
     cell = "|nor_conv_3x3~0|+|none~0|skip_connect~1|+|none~0|none~1|avg_pool_3x3~2|"

@@ -6,10 +6,9 @@ from pathlib import Path
 
 from dbsurf import data
 from dbsurf.data import store
-from dbsurf.experiments.nas.options import Options
+from dbsurf.experiments.nas.options import SupernetOptions
 
-TINY = Options(
-    mode="supernet",
+TINY = SupernetOptions(
     dataset="digits",
     n=3,
     seeds=1,

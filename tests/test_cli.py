@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import shutil
 import subprocess
@@ -11,10 +10,11 @@ import sys
 import pytest
 
 import dbsurf
-from dbsurf import cli
+from dbsurf.commands import main as cli
+from dbsurf.commands import parsing
 
 ESCAPE = "\x1b["
-COMMANDS = list(cli.COMMANDS)
+COMMANDS = parsing.names()
 
 
 def test_version(capsys):
@@ -52,10 +52,9 @@ def test_help_of_a_command_fits_the_terminal(name, columns, capsys, monkeypatch)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_a_short_summary(name):
     """The first paragraph of a command's docstring is its entry in the help of all commands."""
-    options = importlib.import_module(cli.COMMANDS[name]).Options
-    summary = (options.__doc__ or "").split("\n\n")[0]
-    assert 10 < len(summary) <= 100
-    assert summary.endswith(".")
+    for command in parsing.commands(name):
+        assert 10 < len(command.summary) <= 100
+        assert command.summary.endswith(".")
 
 
 @pytest.mark.parametrize(
@@ -81,14 +80,14 @@ def test_interrupt_and_debug(monkeypatch, capsys):
     def interrupted(options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dbsurf.catalogue.run", interrupted)
+    monkeypatch.setattr("dbsurf.commands.estimators.run", interrupted)
     assert cli.main(["estimators"]) == 130
     assert capsys.readouterr().err == "dbsurf: interrupted\n"
 
     def failing(options):
         raise ValueError("one line")
 
-    monkeypatch.setattr("dbsurf.catalogue.run", failing)
+    monkeypatch.setattr("dbsurf.commands.estimators.run", failing)
     assert cli.main(["estimators"]) == 2
     assert capsys.readouterr().err == "dbsurf: error: one line\n"
     with pytest.raises(ValueError, match="one line"):
@@ -139,7 +138,7 @@ def test_a_reader_that_leaves_is_no_error():
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
-        [sys.executable, "-m", "dbsurf.cli", "--version"],
+        [sys.executable, "-m", "dbsurf.commands.main", "--version"],
         stdout=writer,
         stderr=subprocess.PIPE,
         text=True,
@@ -147,3 +146,27 @@ def test_a_reader_that_leaves_is_no_error():
     os.close(writer)
     assert done.returncode == 141
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("words", [["--help"], [], ["vae", "--preset", "smoke"]])
+def test_the_library_alone_names_the_extra_in_one_line(words):
+    """As after `pip install dbsurf`, which does not bring the command line's packages."""
+    hidden = ("tyro", "rich", "matplotlib", "pandas", "pooch", "tqdm", "tensorboard", "jinja2")
+    code = f"import sys; sys.modules |= dict.fromkeys({hidden}); "
+    code += "from dbsurf.commands.main import main; raise SystemExit(main(sys.argv[1:]))"
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == (
+        "dbsurf: error: the dbsurf command needs the extra experiments: "
+        "pip install 'dbsurf[experiments]'\n"
+    )
+
+
+def test_exact_works_for_finite_supports_only(capsys):
+    cli.main(["estimators"])
+    rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert "finite support" in rows["exact"]
+    assert "any discrete" in rows["loorf"]
+    assert "Bernoulli" in rows["arms"]
+    assert "Bernoulli, one-hot" in rows["quadraticcv"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 import torch._inductor.config
@@ -17,6 +19,7 @@ CASES = [
     ("dbsurf", {}, torch.float64),
     ("dbsurf", {"alpha": "preserve", "debias": True}, torch.float32),
     ("mdsurf", {}, torch.float32),
+    ("doublecv", {}, torch.float32),
 ]
 
 
@@ -56,13 +59,16 @@ def step(model: nn.Module, forward, h: Tensor) -> tuple[Tensor, list[Tensor]]:
 @pytest.mark.parametrize(("name", "options", "dtype"), CASES)
 def test_a_compiled_training_step_equals_eager(name, options, dtype):
     model = Model(dbsurf.get(name, 4, **options), dtype)
+    other = copy.deepcopy(model)  # what learns does so on both sides
     compiled = torch.compile(model, fullgraph=True)
     for h in (torch.randn(8, 6, dtype=dtype), torch.randn(6, 8, dtype=dtype).T):
-        eager_loss, eager_grads = step(model, model, h)
+        eager_loss, eager_grads = step(other, other, h)
         compiled_loss, compiled_grads = step(model, compiled, h)
         torch.testing.assert_close(compiled_loss, eager_loss)
         for ours, theirs in zip(compiled_grads, eager_grads, strict=True):
             torch.testing.assert_close(ours, theirs)
+    for ours, theirs in zip(model.buffers(), other.buffers(), strict=True):
+        torch.testing.assert_close(ours, theirs)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dbsurf import cli, demo
+from dbsurf.commands import demo
+from dbsurf.commands import main as cli
 from dbsurf.data import store
+from dbsurf.experiments import nas
 from dbsurf.sweep.run import Run
 
 SMALL = {
@@ -25,14 +27,14 @@ SMALL = {
         "variance_draws": 2,
         "tensorboard": False,
     },
-    "nas": {"steps": 5, "finalists": 2},
+    "nas-table": {"steps": 5, "finalists": 2},
 }
 
 
 def test_the_plan_has_every_experiment_and_all_of_the_four_estimators(tmp_path):
     options = demo.Options(out=tmp_path, data_dir=tmp_path)
     runs = demo.plan(options, threads=1)
-    assert {run.experiment for run in runs} == {"toy", "vae", "nas"}
+    assert {run.experiment for run in runs} == {"toy", "vae", "nas-table"}
     assert len({run.folder for run in runs}) == len(runs)
     trained = {run.options.estimator for run in runs if run.experiment == "vae"}
     assert trained == {"dbsurf", "loorf", "arms", "doublecv"}
@@ -41,14 +43,14 @@ def test_the_plan_has_every_experiment_and_all_of_the_four_estimators(tmp_path):
 
 
 def test_without_the_table_the_search_is_on_the_synthetic_landscape(tmp_path):
-    found = demo.searches(tmp_path)
+    found = nas.demo(tmp_path)
     assert {one.dataset for one in found} == {"synthetic"}
 
 
 def test_with_the_table_the_search_uses_it():
     if store.locate("nasbench201") is None:
         pytest.skip("the table of NAS-Bench-201 is not here: DBSURF_DATA names its folder")
-    assert {one.dataset for one in demo.searches(None)} == {"cifar10"}
+    assert {one.dataset for one in nas.demo(None)} == {"cifar10"}
 
 
 def small(runs: list[Run]) -> list[Run]:

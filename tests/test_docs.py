@@ -14,7 +14,8 @@ import torch
 import yaml
 
 import dbsurf
-from dbsurf import cli, estimators, laws, samplers
+from dbsurf import estimators, laws, samplers
+from dbsurf.commands import parsing
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -120,10 +121,10 @@ def test_every_command_line_of_the_pages_is_understood(page, line, capsys):
         return
     if words[-1] == "--help":
         with pytest.raises(SystemExit, match="0"):
-            cli.parse(words)
+            parsing.parse(words)
         return
-    module, options = cli.parse(words)
-    assert type(options) is module.Options
+    command, options = parsing.parse(words)
+    assert type(options) is command.options
 
 
 @pytest.mark.parametrize("name", re.findall(r"`(test_\w+)`", (ROOT / "docs/theory.md").read_text()))

@@ -37,20 +37,9 @@ def correction(alpha: object) -> None:
         raise ValueError(f"{wanted}, got {alpha!r}")
 
 
-def _cannot_look(tensor: Tensor) -> bool:
-    """Whether the values of a tensor are not to be had: under torch.compile and torch.func.vmap."""
-    if torch.compiler.is_compiling():
-        return True
-    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
-        if torch._C._functorch.is_batchedtensor(tensor):
-            return True
-        tensor = torch._C._functorch.get_unwrapped(tensor)
-    return False
-
-
 def probabilities(probs: Tensor, name: str = "probs") -> None:
     """Check that every entry of ``probs`` lies in [0, 1]; NaN does not."""
-    if probs.numel() == 0 or _cannot_look(probs):
+    if probs.numel() == 0:
         return
     low, high = torch.aminmax(probs.detach())  # NaN spreads into both
     if not (low >= 0 and high <= 1):
@@ -79,42 +68,6 @@ def generator_device(generator: torch.Generator | None, device: torch.device) ->
         )
 
 
-def fingerprint(samples: list[Tensor], *, values: bool) -> list[tuple[int, Tensor | None]]:
-    """What tells whether samples were changed: torch's count of changes, and maybe their sums."""
-    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
-        return []
-    return [
-        (0 if x.is_inference() else x._version, x.detach().sum() if values else None)
-        for x in samples
-    ]
-
-
-def unchanged(samples: list[Tensor], before: list[tuple[int, Tensor | None]]) -> None:
-    """Check that ``f`` has left its samples as they were: the estimate is made of them."""
-    for x, (version, total) in zip(samples, before, strict=False):
-        same = x.is_inference() or x._version == version
-        if not same or (total is not None and not torch.equal(x.detach().sum(), total)):
-            raise ValueError("f must not change its samples in place, got samples that it changed")
-
-
-def function_values(
-    values: object, shape: torch.Size, *, finite: bool, name: str = "f must return"
-) -> Tensor:
-    """Return ``values`` if they are one floating-point tensor of the expected shape."""
-    if not isinstance(values, Tensor):
-        raise ValueError(
-            f"{name} one tensor of shape {tuple(shape)} (n, *batch), got {type(values).__name__}"
-        )
-    if values.shape != shape or not values.is_floating_point():
-        raise ValueError(
-            f"{name} one floating-point tensor of shape {tuple(shape)} (n, *batch), "
-            f"got {values.dtype} of shape {tuple(values.shape)}"
-        )
-    if finite:
-        finite_tensor(values, f"{name} finite values")
-    return values
-
-
 def baseline(given: object, f_values: Tensor) -> Tensor | float:
     """Return a caller's baseline if it can be subtracted from f-values ``(n, *batch)``."""
     wanted = f"baseline must be a number or a tensor that broadcasts to {tuple(f_values.shape)}"
@@ -133,7 +86,7 @@ def baseline(given: object, f_values: Tensor) -> Tensor | float:
 
 def finite_tensor(values: Tensor, demand: str) -> None:
     """Check that no entry is NaN or infinite; ``demand`` says what was expected."""
-    if values.numel() == 0 or _cannot_look(values):
+    if values.numel() == 0 or torch._C._are_functorch_transforms_active():
         return
     low, high = torch.aminmax(values.detach())  # NaN spreads into both, and no copy is made
     if not (torch.isfinite(low) and torch.isfinite(high)):

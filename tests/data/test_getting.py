@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from test_formats import deb, idx, tar
 
-from dbsurf.cli import main
+from dbsurf.commands.main import main
 from dbsurf.data import CATALOG, assemble, store
 from dbsurf.data.catalog import Content, DataSet, sha256
 from dbsurf.data.fetching import fetch

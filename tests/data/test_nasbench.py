@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 import test_getting
 
-from dbsurf.cli import main
+from dbsurf.commands.main import main
 from dbsurf.data import CATALOG, frames, nasbench, nats, store
 from dbsurf.data.catalog import Content, sha256
 from dbsurf.data.fetching import fetch

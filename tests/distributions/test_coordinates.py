@@ -111,7 +111,7 @@ def test_a_user_adds_a_law():
     @register(Coin)
     def open_coin(base: Coin, dist: Distribution) -> Bits:
         chance = 0.25 + 0.5 * torch.sigmoid(base.lift)
-        return Bits((dist.batch_shape, dist.event_shape), probs=chance, name="Coin")
+        return Bits(Bernoulli(chance), dist)
 
     lift = torch.tensor([0.3, -1.0], dtype=f64).expand(20_000, 2).clone().requires_grad_()
     dbsurf.MDsurf(4)(lambda x: x.prod(-1), Independent(Coin(lift), 1)).sum().backward()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from chromium import Browser
-from dbsurf import cli
+from dbsurf.commands import main as cli
 from handmade import nas_run, toy_run, unfinished_vae_run, vae_run
 
 PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser")

@@ -7,15 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from dbsurf import cli
+from dbsurf.commands import main as cli
+from dbsurf.commands import parsing
+from dbsurf.experiments import registry
 from dbsurf.experiments.registry import experiment
-from dbsurf.report.collect import DAMAGED, FINISHED, REPEATED, UNFINISHED, collect
-from dbsurf.report.commands import command_for, experiment_of
+from dbsurf.report.collect import DAMAGED, FINISHED, REPEATED, UNFINISHED, Run, record_of
+from dbsurf.report.collect import collect as collect_of
 from dbsurf.report.provenance import described, state
 from handmade import nas_run, toy_run, unfinished_vae_run, vae_run
 
+RECORDS = registry.every()
 
-def only(place: Path):
+
+def collect(places: list[Path]) -> list[Run]:
+    return collect_of(places, RECORDS)
+
+
+def only(place: Path) -> Run:
     (run,) = collect([place])
     return run
 
@@ -157,22 +165,31 @@ def test_no_runs_is_one_line_and_status_2(tmp_path, capsys):
     [
         ("vae", {"dataset": "mnist", "estimator_options": ("alpha=preserve", "debias=true")}),
         ("vae", {"steps": 300, "learning_rate": 0.001, "seed": 3, "n": 8}),
+        ("nas-table", {"dataset": "synthetic", "estimator": "random", "seeds": 3}),
+        ("nas-supernet", {"channels": 8, "estimator_options": ("alpha=2",)}),
         ("toy", {"preset": "smoke", "points": 39, "comparison_draws": 100, "n": (2, 4)}),
     ],
 )
 def test_a_command_makes_the_configuration_it_is_of(name, changes):
-    options = experiment(name).Options(**changes)
-    words = command_for(name, options.config()).split()
-    assert words[:2] == ["dbsurf", name]
-    _, again = cli.parse(words[1:])
+    record = experiment(name)
+    options = record.options(**changes)
+    words = record.command_for(options.config()).split()
+    assert " ".join(words[1:]).startswith(record.command)
+    _, again = parsing.parse(words[1:])
     assert again.config() == options.config()
 
 
 def test_commands_of_what_we_do_not_know():
-    assert command_for("cooking", {}) == ""
-    assert command_for("vae", {"flavour": 1}) == ""
-    assert experiment_of({"flavour": 1}) == ""
-    assert experiment_of({"command": "toy", "seed": 0}) == "toy"
+    assert experiment("vae").command_for({"flavour": 1}) == ""
+    assert record_of({"flavour": 1}, RECORDS) is None
+    assert record_of({"experiment": "cooking"}, RECORDS) is None
+    assert record_of({"command": "toy", "seed": 0}, RECORDS) is experiment("toy")
+
+
+def test_every_configuration_is_known_for_its_own_experiment():
+    for record in RECORDS:
+        assert record_of(record.options().config(), RECORDS) is record
+        assert record_of(record.options().config(), RECORDS, record.group) is record
 
 
 def test_commands_say_what_was_measured_and_how_to_switch_off(tmp_path):
@@ -180,7 +197,7 @@ def test_commands_say_what_was_measured_and_how_to_switch_off(tmp_path):
     run = only(tmp_path)
     assert run.command == "dbsurf vae --dataset mnist --steps 20000 --measure-variance"
     assert described(run) == "MNIST, DBsurf, n = 4, 20,000 steps"
-    assert command_for("vae", {"tensorboard": False}) == "dbsurf vae --no-tensorboard"
+    assert experiment("vae").command_for({"tensorboard": False}) == "dbsurf vae --no-tensorboard"
 
 
 def test_what_was_typed_stands_in_for_a_configuration_of_another_version(tmp_path):

@@ -12,9 +12,11 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from dbsurf import cli
+from dbsurf.commands import main as cli
+from dbsurf.commands import parsing
+from dbsurf.experiments import registry
+from dbsurf.experiments.vae.report import sentences
 from dbsurf.report.collect import collect
-from dbsurf.report.headline import sentences
 from handmade import PNG, nas_run, toy_run, unfinished_vae_run, vae_run
 from htmlreader import Page
 
@@ -264,8 +266,8 @@ def test_every_command_in_the_report_is_one(made):
     commands = set(re.findall(r"`(dbsurf [^`]*)`", text))
     assert {command.split()[1] for command in commands} >= {"vae", "sweep", "report"}
     for command in commands:
-        module, options = cli.parse(shlex.split(command)[1:])
-        assert type(options) is module.Options
+        found, options = parsing.parse(shlex.split(command)[1:])
+        assert type(options) is found.options
 
 
 def test_a_search_by_supernet_shows_its_cells_and_no_accuracy(tmp_path):
@@ -303,7 +305,7 @@ def test_many_comparisons_are_counted_not_listed(tmp_path):
     for n in (2, 3, 4, 5, 6):
         vae_run(tmp_path, 100.0 + n, dataset="mnist", estimator="loorf", n=n)
         vae_run(tmp_path, 99.0 + n, dataset="mnist", estimator="dbsurf", n=n)
-    first, second = sentences(collect([tmp_path]))
+    first, second = sentences(collect([tmp_path], registry.every()))
     assert "steps (the paper: 1,000,000): DBsurf in 5 of 5. The lead" in first
     assert "DBsurf's mean training -ELBO is below LOORF's in 5 of 5" in second
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from dbsurf.cli import main, out_of_memory
+from dbsurf.commands.main import main, out_of_memory
 
-SUPERNET = ["nas", "--mode", "supernet", "--dataset", "digits"]
-TABLE = ["nas", "--dataset", "synthetic"]
+SUPERNET = ["nas", "supernet", "--dataset", "digits"]
+TABLE = ["nas", "table", "--dataset", "synthetic"]
 HUGE = "99999999999999"
 
 
@@ -69,12 +69,12 @@ def test_it_ends_in_one_line(line, reason, tmp_path, monkeypatch, capsys):
 def test_memory_that_is_not_there_is_one_line(monkeypatch, capsys):
     import torch
 
-    from dbsurf import catalogue
+    from dbsurf.commands import estimators
 
     def greedy(options: object) -> None:
         torch.empty(2**55)
 
-    monkeypatch.setattr(catalogue, "run", greedy)
+    monkeypatch.setattr(estimators, "run", greedy)
     assert main(["estimators"]) == 2
     assert capsys.readouterr().err == ("dbsurf: error: the memory of this machine is not enough\n")
     assert out_of_memory(MemoryError())

@@ -21,7 +21,7 @@ import torch
 
 from blobs import blobs
 from dbsurf import files
-from dbsurf.cli import main
+from dbsurf.commands.main import main
 from dbsurf.experiments.vae import job as vae_job
 from dbsurf.runs.checkpoint import NEWEST, PREVIOUS, read_checkpoint
 from dbsurf.runs.folder import fresh_folder, read_summary, verified, write_summary
@@ -359,7 +359,7 @@ def test_a_closed_terminal_saves(data, tmp_path):
     """The terminal is closed: SIGHUP comes, and nothing can be printed any more."""
     out = tmp_path / "run"
     leader, follower = os.openpty()
-    line = [sys.executable, "-m", "dbsurf.cli", *words(data, out), "--steps", "100000"]
+    line = [sys.executable, "-m", "dbsurf.commands.main", *words(data, out), "--steps", "100000"]
     line += ["--checkpoint-every", "100000", "--evaluate-every", "100000"]
     process = subprocess.Popen(
         line, stdin=follower, stdout=follower, stderr=follower, start_new_session=True,

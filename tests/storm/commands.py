@@ -19,7 +19,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, get_args, get_type_hints
 
-from dbsurf.cli import COMMANDS, main, parse
+from dbsurf.commands.main import main
+from dbsurf.commands.parsing import commands, names
 from storm.results import RUNS, Result, command, data
 
 LIMIT = 120.0
@@ -52,7 +53,7 @@ def values(kind: Any, draw: random.Random) -> list[str]:
 
 def line(draw: random.Random, place: Path) -> list[str]:
     """A command line: a small one that works, or a bare command, with one to three changes."""
-    name = draw.choice([*COMMANDS, *RUNS, *RUNS])
+    name = draw.choice([*names(), *RUNS, *RUNS])
     if name == "demo":
         name = "estimators"
     if name in RUNS:
@@ -66,10 +67,11 @@ def line(draw: random.Random, place: Path) -> list[str]:
             words += ["--grid", draw.choice(TEXTS), draw.choice(TEXTS)]
         if name == "toy":
             words += ["--preset", "smoke", "--points", "3", "--draws", "10"]
-    try:
-        module = parse([words[0]])[0]
-        options = module.Options
-    except (SystemExit, ValueError, AttributeError):
+    options = next(
+        (one.options for one in commands(words[0]) if list(one.words) == words[: len(one.words)]),
+        None,
+    )
+    if options is None:
         return [*words, draw.choice(ODD)]
     hints = get_type_hints(options)
     for _ in range(draw.randint(1, 3)):

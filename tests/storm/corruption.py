@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from dbsurf.cli import main
+from dbsurf.commands.main import main
 from storm.results import RUNS, Result, command, data, outcome, reference
 
 LIMIT = 120.0

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dbsurf.cli import main
+from dbsurf.commands.main import main
 from storm.results import RUNS, Result, command, forked, outcome, reference
 
 LIMIT = 120.0

@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from dbsurf.cli import main
+from dbsurf.commands.main import main
 from storm.results import RUNS, Result, command, forked, outcome, reference
 
 LIMIT = 300.0

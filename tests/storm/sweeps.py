@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from dbsurf.cli import main
+from dbsurf.commands.main import main
 from storm.results import Result, data, forked, outcome
 from sweep_runs import TINY
 

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from blobs import blobs
-from dbsurf.cli import main
+from dbsurf.commands.main import main
 from dbsurf.experiments.vae.training import Trainer
 from dbsurf.runs.checkpoint import NEWEST, read_checkpoint
 from dbsurf.runs.folder import write_summary

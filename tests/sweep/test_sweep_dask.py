@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from blobs import blobs
-from dbsurf.cli import main
+from dbsurf.commands.main import main
 from dbsurf.runs.checkpoint import NEWEST, read_checkpoint
 from dbsurf.sweep import command
 from dbsurf.sweep.cluster import DaskPool

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from blobs import blobs
-from dbsurf.cli import main
+from dbsurf.commands.main import main
 from dbsurf.runs.checkpoint import NEWEST, PREVIOUS
 from dbsurf.runs.lock import folder_lock
 from dbsurf.sweep import command, supervise

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from blobs import blobs
-from dbsurf.cli import main
+from dbsurf.commands.main import main
 from dbsurf.runs import processes
 from dbsurf.runs.processes import LocalPool
 from dbsurf.sweep import command
@@ -51,7 +51,7 @@ def started(words: list[str], log: Path) -> subprocess.Popen[bytes]:
     """The sweep as a process of its own."""
     with log.open("ab") as file:
         return subprocess.Popen(
-            [sys.executable, "-m", "dbsurf.cli", *words], stdout=file, stderr=file
+            [sys.executable, "-m", "dbsurf.commands.main", *words], stdout=file, stderr=file
         )
 
 

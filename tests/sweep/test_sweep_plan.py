@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from dbsurf.cli import main, parse
+from dbsurf.commands.main import main
+from dbsurf.commands.parsing import parse
+from dbsurf.experiments.registry import experiment
 from dbsurf.experiments.vae import PRESETS, Options
 from dbsurf.runs.options import config_hash
 from dbsurf.sweep.grid import read_grid
@@ -116,16 +118,22 @@ def test_table_2(tmp_path, monkeypatch):
     monkeypatch.setenv("DBSURF_DATA", str(tmp_path))
     paper = [run.options for run in plan("table2", "paper", [], OUT)]
     assert len(paper) == 12
-    assert {(item.mode, item.seeds, item.n) for item in paper} == {("supernet", 1, 5)}
+    assert {(item.config()["mode"], item.seeds, item.n) for item in paper} == {("supernet", 1, 5)}
     assert {item.seed for item in paper} == {0, 5, 10, 15}
     smoke = plan("table2", "smoke", [], OUT)
-    assert {(run.options.mode, run.options.dataset) for run in smoke} == {("table", "synthetic")}
+    assert {(run.experiment, run.options.dataset) for run in smoke} == {("nas-table", "synthetic")}
     assert [run.label for run in smoke] == ["dbsurf", "loorf", "random"]
     (tmp_path / "nasbench201.npz").touch()
     assert len(plan("table2", "smoke", [], OUT)) == 9
     laptop = plan("table2", "laptop", [], OUT)
     assert len(laptop) == 13
-    assert laptop[0].label == "table cifar10 dbsurf seeds=0 seed=0"
+    assert laptop[0].label == "nas-table cifar10 dbsurf"
+    assert laptop[-1].label == "nas-supernet seed=15"
+    fewer = plan("table2", "laptop", ["seed=0", "logits_rate=0.1"], OUT)
+    assert {run.experiment for run in fewer} == {"nas-table", "nas-supernet"}
+    assert len(fewer) == 10
+    with pytest.raises(ValueError, match="--grid must name options among .*, got 'flavour'"):
+        plan("table2", "laptop", ["flavour=1"], OUT)
 
 
 def test_the_toy_study_is_a_sweep_of_one():
@@ -136,14 +144,23 @@ def test_the_toy_study_is_a_sweep_of_one():
 
 def test_the_folder_is_named_by_what_is_computed_and_nothing_else():
     options = replace(PRESETS["smoke"], seed=3)
-    name = placed("vae", options, OUT).name
-    assert name == f"vae-{config_hash('vae', json.loads(json.dumps(options.config())))}"
+    vae = experiment("vae")
+    name = placed(vae, options, OUT).name
+    code = config_hash("vae", json.loads(json.dumps(options.config())))
+    assert name == f"vae-digits-dbsurf-n4-seed3-{code}"
     elsewhere = replace(options, threads=2, data_dir=Path("d"), checkpoint_every=7, device="cpu")
-    assert placed("vae", elsewhere, Path("other")).name == name
-    assert placed("vae", replace(options, seed=4), OUT).name != name
+    assert placed(vae, elsewhere, Path("other")).name == name
+    assert placed(vae, replace(options, seed=4), OUT).name != name
 
 
-@pytest.mark.parametrize("name", ["table1", "toy"])
+def test_a_folder_of_an_older_version_is_used_again(tmp_path):
+    options = PRESETS["smoke"]
+    code = config_hash("vae", options.config())
+    (tmp_path / f"vae-{code}").mkdir()
+    assert placed(experiment("vae"), options, tmp_path).name == f"vae-{code}"
+
+
+@pytest.mark.parametrize("name", ["table1", "table2", "toy"])
 def test_the_command_of_a_run_is_that_run(name, tmp_path):
     runs = plan(name, "smoke", [], tmp_path, threads=1)
     write_plan(tmp_path, "dbsurf sweep", runs)

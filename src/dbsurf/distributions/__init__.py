@@ -1,11 +1,11 @@
 """Distributions as coordinates. One entry a law, registered by type; `coordinates` opens any."""
 
 from dbsurf.distributions import counts, generic, joint, scipy_laws  # they register their laws
-from dbsurf.distributions.base import ByLogits, ByLogProb, Coordinates, coordinates, register
+from dbsurf.distributions.base import ByLogits, Combination, Coordinates, coordinates, register
 from dbsurf.distributions.bits import Bits
 from dbsurf.distributions.categories import Categories, OneHot, Points
 from dbsurf.distributions.finite import Finite
-from dbsurf.distributions.gradient import Combination
+from dbsurf.distributions.generic import ByLogProb
 
 __all__ = [
     "Bits",

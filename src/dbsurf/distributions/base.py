@@ -3,6 +3,9 @@
 `coordinates` opens a distribution once and returns one object that knows its probabilities, how
 category numbers become samples and back, its states, and its score. Which class that is, is decided
 by a registry keyed by type, as in ``torch.distributions.kl``: a new law joins by `register`.
+
+An estimate of a gradient is a weighted sum of scores (see `Combination`). Once it is a tensor,
+`Attach` hands it to autograd: the value is what f gave, the backward is the estimate.
 """
 
 from __future__ import annotations
@@ -10,16 +13,16 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 from torch.distributions import Distribution, Independent
 
 from dbsurf import checks
-from dbsurf.distributions.gradient import Combination, attach
 
 TAIL = 1e-6  # mass at which an infinite support is grouped
+INFINITE = math.inf
 
 
 class Draws(Protocol):
@@ -32,6 +35,33 @@ class Draws(Protocol):
     def categorical(self, probs: Tensor, n: int, generator: torch.Generator | None) -> Tensor: ...
 
     def debias_factor(self, probs: Tensor, n: int) -> Tensor: ...
+
+
+class Combination(NamedTuple):
+    r"""How samples become a gradient: $c \odot \sum_i w_i \nabla\log p(x_i) + o$.
+
+    Attributes:
+        weights: $w$, ``(n, *batch)``; None for 0, where the offset is the whole estimate.
+        factor: $c$ for every coordinate, or None for 1.
+        offset: $o$ for every coordinate, or None for 0.
+        centred: whether the weights sum to 0 over the samples, so that p drops out.
+        memo: what `Estimator.combine` has computed and `Estimator.learn` needs again.
+    """
+
+    weights: Tensor | None
+    factor: Any = None
+    offset: Tensor | None = None
+    centred: bool = False
+    memo: Any = None
+
+    def only_weights(self, law: str) -> Tensor:
+        """The weights, for a law that has no use for the rest."""
+        if self.weights is None or self.factor is not None or self.offset is not None:
+            raise ValueError(
+                "dist must have logits for an estimator with a factor or an offset for each "
+                f"coordinate, got {law}"
+            )
+        return self.weights
 
 
 class Coordinates(ABC):
@@ -140,20 +170,48 @@ class ByLogits(Coordinates):
 
     parameter: Tensor
     by_logits: bool
+    dtype: torch.dtype
     probs: Tensor
 
-    def __init__(self, name: str, shapes: Shapes, parameter: Tensor, by_logits: bool) -> None:
-        self.name = name
-        self.batch_shape, self.event_shape = shapes
-        self.parameter, self.by_logits = parameter, by_logits
-        self.dtype, self.device = parameter.dtype, parameter.device
-
     def check(self) -> None:
-        checks.probabilities(self.probs)
+        if self.probs.numel() == 0 or torch.compiler.is_compiling():
+            return
+        if torch._C._are_functorch_transforms_active():
+            return
+        low, high = torch.aminmax(self.probs)  # NaN spreads into both
+        if not (low >= 0 and high <= 1):
+            checks.probabilities(self.probs)
 
-    @abstractmethod
+    @property
+    def minor(self) -> Tensor:
+        """The smaller of p and 1 - p."""
+        return torch.minimum(self.probs, 1 - self.probs)
+
     def contract(self, weights: Tensor, samples: Tensor, centred: bool) -> Tensor:
-        """The weighted sum of x - p over the samples, in the shape of the logits."""
+        """The weighted sum of x - p over samples that have the shape of the logits.
+
+        Args:
+            weights: ``(n, *batch)``.
+            samples: ``(n, *batch, *event)``.
+            centred: whether the weights sum to 0, so that p drops out.
+        """
+        weights = weights.reshape(weights.shape + (1,) * (samples.ndim - weights.ndim))
+        samples = samples.to(weights.dtype)
+        n, mass = samples.shape[0], weights[0]
+        if centred:
+            # The sum of w x, less the first x times what the weights sum to for lack of digits.
+            # Where all x are the same both sums are the same float, and nothing is left.
+            total = samples[0] * weights[0]
+            for i in range(1, n):
+                total, mass = torch.addcmul(total, samples[i], weights[i]), mass + weights[i]
+            return torch.addcmul(total, samples[0], mass, value=-1)
+        # x - p = (x - r) + (r - p), with r the likelier value: both parts are small and exact
+        # where p is close to 1, where the difference of two sums of weights would cancel.
+        likely = (self.probs > 0.5).to(weights.dtype)
+        total = (samples[0] - likely) * weights[0]
+        for i in range(1, n):
+            total, mass = torch.addcmul(total, samples[i] - likely, weights[i]), mass + weights[i]
+        return torch.addcmul(total, (2 * likely - 1) * self.minor, mass)
 
     @abstractmethod
     def slope(self) -> Tensor:
@@ -172,7 +230,11 @@ class ByLogits(Coordinates):
         return total.to(self.dtype)
 
     def attach(self, value: Tensor, combination: Combination, samples: Tensor) -> Tensor:
-        return attach(value, self.parameter, self.to_parameter(self.gradient(combination, samples)))
+        gradient = self.gradient(combination, samples)
+        if not self.by_logits:
+            gradient = self.to_parameter(gradient)
+        result: Tensor = Attach.apply(value, self.parameter, gradient)  # type: ignore[no-untyped-call]
+        return result
 
     def to_parameter(self, gradient: Tensor) -> Tensor:
         """From the logits to whichever parameter the distribution was built from.
@@ -184,35 +246,6 @@ class ByLogits(Coordinates):
             return gradient
         slope = self.slope().to(gradient.dtype)
         return torch.where(slope > 0, gradient / torch.where(slope > 0, slope, 1), 0)
-
-
-class ByLogProb(Coordinates):
-    """A law whose score is taken by differentiating its log-probability.
-
-    Estimators may use weights only: a factor or an offset for each coordinate has no meaning
-    where the coordinates have no logits.
-    """
-
-    dist: Distribution
-
-    def gradient(self, combination: Combination, samples: Tensor) -> Tensor:
-        weights = combination.only_weights(self.name)
-        base = unwrap(self.dist)
-        names = [name for name in base.arg_constraints if name not in ("probs", "logits")]
-        wanted = "logits" if "logits" in base.arg_constraints else names[0]
-        leaf: Tensor = getattr(base, wanted).detach().clone().requires_grad_()
-        given = {name: getattr(base, name) for name in names} | {wanted: leaf}
-        with torch.enable_grad():
-            log_prob = type(base)(**given, validate_args=False).log_prob(samples)
-            weights = weights.to(log_prob.dtype)
-            weights = weights.reshape(weights.shape + (1,) * (log_prob.ndim - weights.ndim))
-            (gradient,) = torch.autograd.grad((weights * log_prob).sum(), leaf)
-        return gradient
-
-    def attach(self, value: Tensor, combination: Combination, samples: Tensor) -> Tensor:
-        weights = combination.only_weights(self.name)
-        surrogate = (weights * self.dist.log_prob(samples)).sum(0)  # (*batch,)
-        return attach(value, surrogate, torch.ones_like(surrogate))
 
 
 # --- which class opens which distribution -------------------------------------------------------
@@ -267,35 +300,28 @@ def coordinates(dist: Any, *, tail: float = TAIL) -> Coordinates:
             discrete law of scipy.stats (for sampling only).
         tail: an infinite support is tabulated until this mass is left; the rest is grouped.
     """
-    checks.tail_mass(tail)
-    law = _open(dist)
-    if tail != TAIL:
-        law.group_tails(tail)
-    return law
-
-
-def _open(dist: Any) -> Coordinates:
-    if not isinstance(dist, Distribution):
+    base = dist
+    while isinstance(base, Independent):
+        base = base.base_dist
+    law = None
+    if isinstance(base, Distribution):
+        for kind in type(base).__mro__:
+            if kind in _OPENERS:
+                law = _OPENERS[kind](base, dist)
+                break
+    else:
         for other in _OTHERS:
             law = other(dist)
             if law is not None:
-                return law
+                break
+    if law is None:
         raise ValueError(
             "dist must be a discrete distribution of torch, a tuple or dict of them, or a frozen "
             f"discrete law of scipy.stats, got {type(dist).__name__}"
         )
-    base = unwrap(dist)
-    for kind in type(base).__mro__:
-        if kind in _OPENERS:
-            return _OPENERS[kind](base, dist)
-    raise AssertionError("the entry for Distribution itself opens everything")
-
-
-def unwrap(dist: Distribution) -> Distribution:
-    """The distribution inside any number of ``Independent`` wrappers."""
-    while isinstance(dist, Independent):
-        dist = dist.base_dist
-    return dist
+    if tail != TAIL:
+        law.group_tails(checks.tail_mass(tail))
+    return law
 
 
 def given_logits(dist: Any) -> bool:
@@ -316,4 +342,68 @@ def at_least_float32(tensor: Tensor) -> Tensor:
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
-INFINITE = math.inf
+def transformed() -> bool:
+    """Whether torch.compile or a transform of torch.func looks at what is computed now.
+
+    There the values of tensors are not to be had, nor is a second backward.
+    """
+    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+
+
+# --- how an estimate reaches the parameters ------------------------------------------------------
+
+
+def attach(value: Tensor, parameter: Tensor, gradient: Tensor) -> Tensor:
+    """``value``, whose backward sends ``gradient`` times what it receives to ``parameter``."""
+    result: Tensor = Attach.apply(value, parameter, gradient)  # type: ignore[no-untyped-call]
+    return result
+
+
+class Attach(torch.autograd.Function):
+    """The identity on ``value`` that also sends a ready-made gradient to ``parameter``."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(value: Tensor, parameter: Tensor, gradient: Tensor) -> Tensor:
+        return value.view_as(value)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor) -> None:
+        _, parameter, gradient = inputs
+        ctx.save_for_backward(parameter, gradient)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+        (upstream,) = grads
+        parameter, gradient = ctx.saved_tensors
+        scale = upstream.reshape(upstream.shape + (1,) * (gradient.ndim - upstream.ndim))
+        estimate = scale.to(gradient.dtype) * gradient
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():  # create_graph=True
+            estimate = Final.apply(estimate, parameter)  # type: ignore[no-untyped-call]
+        return upstream, estimate, None
+
+
+class Final(torch.autograd.Function):
+    """The identity on a gradient estimate, which has no derivative of its own to offer.
+
+    It takes the parameter too: the estimate depends on it, and whoever differentiates the
+    estimate again must be told, even where nothing else in the graph requires a gradient.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(estimate: Tensor, parameter: Tensor) -> Tensor:
+        return estimate.view_as(estimate)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
+        raise RuntimeError(
+            "an estimated gradient cannot be differentiated again: it is a number, not a function "
+            "of the parameters"
+        )

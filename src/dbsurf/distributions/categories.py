@@ -16,7 +16,6 @@ from dbsurf.distributions.base import (
     given_logits,
     register,
 )
-from dbsurf.distributions.bits import contract_vectors
 
 
 class Categories(ByLogits):
@@ -29,10 +28,12 @@ class Categories(ByLogits):
     """
 
     def __init__(self, shapes: Shapes, inner: Categorical, name: str = "Categorical") -> None:
-        by_logits = given_logits(inner)
-        super().__init__(name, shapes, inner.logits if by_logits else inner.probs, by_logits)
+        self.name, (self.batch_shape, self.event_shape) = name, shapes
+        self.by_logits = given_logits(inner)
+        self.parameter = inner.logits if self.by_logits else inner.probs
+        self.dtype, self.device = self.parameter.dtype, self.parameter.device
         wide = at_least_float32(self.parameter.detach())
-        self.probs = torch.softmax(wide, -1) if by_logits else wide
+        self.probs = torch.softmax(wide, -1) if self.by_logits else wide
 
     def draw(self, sampler: Draws, n: int, generator: torch.Generator | None) -> Tensor:
         return self.decode(sampler.categorical(self.probs, n, generator), generator)
@@ -87,12 +88,7 @@ class OneHot(Categories):
         return torch.where(unit, samples.argmax(-1), -1)
 
     def contract(self, weights: Tensor, samples: Tensor, centred: bool) -> Tensor:
-        weights = weights.reshape(weights.shape + (1,) * (samples.ndim - weights.ndim))
-        if centred:
-            return contract_vectors(weights, samples, None)
-        likely = (self.probs > 0.5).to(self.probs.dtype)
-        gap = (2 * likely - 1) * torch.minimum(self.probs, 1 - self.probs)
-        return contract_vectors(weights, samples, (likely, gap))
+        return ByLogits.contract(self, weights, samples, centred)
 
 
 class Points(Categories):

@@ -26,15 +26,16 @@ from torch.distributions import (
 from dbsurf.distributions.base import (
     INFINITE,
     TAIL,
-    ByLogProb,
+    Combination,
     Coordinates,
     Draws,
     Shapes,
     at_least_float32,
+    attach,
     given_logits,
     register,
 )
-from dbsurf.distributions.gradient import Combination, attach
+from dbsurf.distributions.generic import ByLogProb
 
 LARGEST_TABLE = 2**26  # entries over all coordinates: half a gigabyte of float64
 

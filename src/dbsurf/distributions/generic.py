@@ -6,9 +6,53 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution
+from torch.distributions import Distribution, Independent
 
-from dbsurf.distributions.base import INFINITE, ByLogProb, Coordinates, Draws, register
+from dbsurf.distributions.base import (
+    INFINITE,
+    Combination,
+    Coordinates,
+    Draws,
+    attach,
+    register,
+)
+
+
+class ByLogProb(Coordinates):
+    """A law whose score is taken by differentiating its log-probability.
+
+    Estimators may use weights only: a factor or an offset for each coordinate has no meaning
+    where the coordinates have no logits.
+    """
+
+    dist: Distribution
+
+    def gradient(self, combination: Combination, samples: Tensor) -> Tensor:
+        weights = combination.only_weights(self.name)
+        base = unwrap(self.dist)
+        names = [name for name in base.arg_constraints if name not in ("probs", "logits")]
+        wanted = "logits" if "logits" in base.arg_constraints else names[0]
+        # Copies, made outside of inference mode: autograd cannot use what was made inside it.
+        with torch.inference_mode(False), torch.enable_grad():
+            leaf: Tensor = getattr(base, wanted).detach().clone().requires_grad_()
+            given = {name: _copied(getattr(base, name)) for name in names} | {wanted: leaf}
+            log_prob = type(base)(**given, validate_args=False).log_prob(samples.clone())
+            weights = weights.clone().to(log_prob.dtype)
+            weights = weights.reshape(weights.shape + (1,) * (log_prob.ndim - weights.ndim))
+            (gradient,) = torch.autograd.grad((weights * log_prob).sum(), leaf)
+        return gradient
+
+    def attach(self, value: Tensor, combination: Combination, samples: Tensor) -> Tensor:
+        weights = combination.only_weights(self.name)
+        surrogate = (weights * self.dist.log_prob(samples)).sum(0)  # (*batch,)
+        return attach(value, surrogate, torch.ones_like(surrogate))
+
+
+def unwrap(dist: Distribution) -> Distribution:
+    """The distribution inside any number of ``Independent`` wrappers."""
+    while isinstance(dist, Independent):
+        dist = dist.base_dist
+    return dist
 
 
 class Enumerated(ByLogProb):
@@ -63,6 +107,10 @@ class Sampled(ByLogProb):
     def contains(self, samples: Any) -> bool:
         support = self.dist.support
         return support is None or bool(support.check(samples).all())
+
+
+def _copied(value: Any) -> Any:
+    return value.detach().clone() if isinstance(value, Tensor) else value
 
 
 def _device(base: Distribution) -> torch.device:

@@ -8,8 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dbsurf.distributions.base import INFINITE, Coordinates, Draws, coordinates, register_other
-from dbsurf.distributions.gradient import Combination
+from dbsurf.distributions.base import (
+    INFINITE,
+    Combination,
+    Coordinates,
+    Draws,
+    coordinates,
+    register_other,
+)
 
 
 class Joint(Coordinates):

@@ -20,15 +20,9 @@ from torch import Tensor, nn
 
 from dbsurf import checks
 from dbsurf.distributions import Combination, Coordinates, coordinates
-from dbsurf.distributions.base import ByLogits
+from dbsurf.distributions.base import ByLogits, transformed
 from dbsurf.distributions.joint import Joint, leaves
-from dbsurf.estimators.objective import (
-    Asking,
-    Function,
-    Objective,
-    transformed,
-    usable_gradient,
-)
+from dbsurf.estimators.objective import Function, Objective, function_values, usable_gradient
 from dbsurf.samplers.base import Sampler
 
 
@@ -121,16 +115,16 @@ class Estimator(nn.Module, ABC):
 
     # --- what a subclass says -------------------------------------------------------------------
 
-    def draw_samples(self, law: Coordinates, generator: torch.Generator | None) -> Any:
-        """The samples at which f is evaluated, ``(n, *batch, *event)``."""
-        assert self.n is not None
-        return law.draw(self.sampler, self.n, generator)
-
     def draw_with_noise(
         self, law: Coordinates, generator: torch.Generator | None
     ) -> tuple[Any, Any]:
-        """The samples, and what they were made from, for an estimator that needs both."""
-        return self.draw_samples(law, generator), None
+        """The samples at which f is evaluated, ``(n, *batch, *event)``, and the noise behind them.
+
+        The noise is None, except for an estimator that needs to know what its samples were made
+        from.
+        """
+        assert self.n is not None
+        return law.draw(self.sampler, self.n, generator), None
 
     def prepare(self, law: Coordinates, context: Tensor | None, f: Objective) -> Any:
         """What is fixed before f is asked at the samples; `combine` has it as ``draw.prepared``.
@@ -199,13 +193,16 @@ class Estimator(nn.Module, ABC):
             The mean of f over the samples, ``(*batch,)``; with ``has_aux`` a pair of it and aux.
         """
         law = self._open(dist, generator)
-        objective = Objective(f, law, Asking(fold, chunk, has_aux), validate=self.validate)
-        draw = self._before_f(law, generator, context, objective)
-        if self._wants_grad_f() and torch.is_grad_enabled() and not transformed():
-            value = self._collect(draw, objective, baseline)
+        objective = Objective(f, law.batch_shape, self.validate, fold, chunk, has_aux)
+        with torch.no_grad():
+            samples, noise = self.draw_with_noise(law, generator)
+            prepared = self.prepare(law, context, objective)
+        draw = Draw(law, samples, noise, context, prepared, NOT_YET)
+        if self.grad_f_for != "nothing" and self._wants_grad_f():
+            value = self._with_grad_f(draw, objective, baseline)
         else:
-            f_values, grad_f = self._ask(objective, draw.samples)
-            value = self._attach(draw, f_values, grad_f, baseline)
+            f_values = objective(samples)
+            value = self._attach(draw, f_values, None, baseline)
         return (value, objective.aux) if has_aux else value
 
     def estimate(
@@ -236,15 +233,29 @@ class Estimator(nn.Module, ABC):
                 makes of samples that are given.
         """
         law = self._open(dist, generator)
-        objective = Objective(f, law, Asking(fold, chunk, has_aux), validate=self.validate)
+        objective = Objective(f, law.batch_shape, self.validate, fold, chunk, has_aux)
         with torch.no_grad():
-            draw = self._before_f(law, generator, context, objective, samples)
-            f_values, grad_f = self._ask(objective, draw.samples)
-            draw = self._after_f(draw, f_values, grad_f, baseline)
-            combination = self._finish(draw)
-            gradient = law.gradient(combination, draw.samples)
-            value = self.average(f_values.detach(), draw)
-        return Estimate(value, gradient, draw.samples, f_values.detach(), objective.aux)
+            if samples is None:
+                samples, noise = self.draw_with_noise(law, generator)
+            else:
+                noise = None
+                self._check_samples(law, samples)
+            prepared = self.prepare(law, context, objective)
+            grad_f = None
+            if self._wants_grad_f():
+                required = self.grad_f_for == "combine"
+                f_values, grad_f = objective.with_gradient(samples, required=required)
+            else:
+                f_values = objective(samples)
+            f_values = f_values.detach()
+            draw = Draw(law, samples, noise, context, prepared, NOT_YET)
+            draw = self._complete(draw, f_values, grad_f, baseline)
+            combination = self.combine(draw)
+            gradient = law.gradient(combination, samples)
+            self._learn(draw, combination)
+            return Estimate(
+                self.average(f_values, draw), gradient, samples, f_values, objective.aux
+            )
 
     def draw(self, dist: Any, *, generator: torch.Generator | None = None) -> Any:
         """Samples to evaluate elsewhere, ``(n, *batch, *event)``; `loss` takes them back.
@@ -253,7 +264,7 @@ class Estimator(nn.Module, ABC):
         """
         law = self._open(dist, generator)
         with torch.no_grad():
-            samples = self.draw_samples(law, generator)
+            samples, _ = self.draw_with_noise(law, generator)
         return samples.requires_grad_() if self._wants_grad_f() else samples
 
     def loss(
@@ -294,18 +305,16 @@ class Estimator(nn.Module, ABC):
                 f"{type(self).__name__} asks f at other points than the samples: use E(f, dist)"
             )
 
-        objective = Objective(no_f, law, Asking(), validate=self.validate)
+        objective = Objective(no_f, law.batch_shape, self.validate)
         with torch.no_grad():
             prepared = self.prepare(law, context, objective)
         shape = torch.Size((leaves(samples)[0].shape[0], *law.batch_shape))
-        f_values = checks.function_values(
-            f_values, shape, finite=self.validate, name="f_values must be"
-        )
+        f_values = function_values(f_values, shape, finite=self.validate, name="f_values must be")
         grad_f = None
         if self._wants_grad_f():
             required = self.grad_f_for == "combine"
             grad_f = objective.gradient(f_values, samples, required=required)
-        draw = Draw(law, _detached(samples), None, context, prepared, f_values)
+        draw = Draw(law, _detached(samples), None, context, prepared, NOT_YET)
         return self._attach(draw, f_values, grad_f, baseline)
 
     # --- the steps of the pipeline --------------------------------------------------------------
@@ -317,7 +326,8 @@ class Estimator(nn.Module, ABC):
                 f"dist must be a torch distribution for an estimator, got {type(dist).__name__}"
             )
         self.check_law(law)
-        checks.generator_device(generator, law.device)
+        if generator is not None:
+            checks.generator_device(generator, law.device)
         if self.validate:
             law.check()
         return law
@@ -325,48 +335,30 @@ class Estimator(nn.Module, ABC):
     def _wants_grad_f(self) -> bool:
         return self.grad_f_for == "combine" or (self.grad_f_for == "learn" and self.training)
 
-    @torch.no_grad()
-    def _before_f(
-        self,
-        law: Coordinates,
-        generator: torch.Generator | None,
-        context: Tensor | None,
-        objective: Objective,
-        samples: Any = None,
-    ) -> Draw:
-        if samples is None:
-            samples, noise = self.draw_with_noise(law, generator)
-        else:
-            noise = None
-            self._check_samples(law, samples)
-        prepared = self.prepare(law, context, objective)
-        return Draw(law, samples, noise, context, prepared, NOT_YET)
-
-    def _ask(self, objective: Objective, samples: Any) -> tuple[Tensor, Tensor | None]:
-        if self._wants_grad_f():
-            return objective.with_gradient(samples, required=self.grad_f_for == "combine")
-        return objective(samples), None
-
-    def _after_f(
+    def _complete(
         self, draw: Draw, f_values: Tensor, grad_f: Tensor | None, baseline: Tensor | float | None
     ) -> Draw:
+        """The draw with what f gave: detached, at least float32, less the caller's baseline."""
         f_values = f_values.detach()
-        f_values = f_values.to(torch.promote_types(f_values.dtype, torch.float32))
+        if f_values.dtype.itemsize < 4:
+            f_values = f_values.float()
         if baseline is not None:
             f_values = f_values - checks.baseline(baseline, f_values)
-        return self._with_gradient(replace(draw, f_values=f_values), grad_f)
-
-    def _with_gradient(self, draw: Draw, grad_f: Tensor | None) -> Draw:
-        """The draw with the gradient of f; where f has none it is 0 for those who must have it."""
-        if grad_f is None and self.grad_f_for == "combine":
+        if grad_f is None and self.grad_f_for == "combine":  # f has none: it does not depend on x
             grad_f = torch.zeros_like(draw.samples)
-        return replace(draw, grad_f=grad_f)
+        return replace(draw, f_values=f_values, grad_f=grad_f)
 
-    @torch.no_grad()
-    def _finish(self, draw: Draw) -> Combination:
-        combination = self.combine(draw)
-        self._learn(draw, combination)
-        return combination
+    def _attach(
+        self, draw: Draw, f_values: Tensor, grad_f: Tensor | None, baseline: Tensor | float | None
+    ) -> Tensor:
+        """The value of E[f] with the estimate behind it."""
+        draw = self._complete(draw, f_values, grad_f, baseline)
+        with torch.no_grad():
+            combination = self.combine(draw)
+        value = draw.law.attach(self.average(f_values, draw), combination, draw.samples)
+        if self.learns:
+            self._learn(draw, combination)
+        return value
 
     @torch.no_grad()
     def _learn(self, draw: Draw, combination: Combination) -> None:
@@ -374,20 +366,15 @@ class Estimator(nn.Module, ABC):
         if self.learns and self.training and not torch._C._are_functorch_transforms_active():
             self.learn(draw, combination)
 
-    def _attach(
-        self,
-        draw: Draw,
-        f_values: Tensor,
-        grad_f: Tensor | None,
-        baseline: Tensor | float | None,
+    def _with_grad_f(
+        self, draw: Draw, objective: Objective, baseline: Tensor | float | None
     ) -> Tensor:
-        combination = self._finish(self._after_f(draw, f_values, grad_f, baseline))
-        return draw.law.attach(self.average(f_values, draw), combination, draw.samples)
-
-    def _collect(self, draw: Draw, objective: Objective, baseline: Tensor | float | None) -> Tensor:
         """Evaluate f so that its gradient at the samples is picked up on the way back."""
-        law = draw.law
+        law, required = draw.law, self.grad_f_for == "combine"
         assert isinstance(law, ByLogits)
+        if transformed() or not torch.is_grad_enabled():  # there is no way back to wait for
+            f_values, grad_f = objective.with_gradient(draw.samples, required=required)
+            return self._attach(draw, f_values, grad_f, baseline)
         later = Later(self)
         inputs: Tensor
         upstream: Tensor
@@ -395,9 +382,9 @@ class Estimator(nn.Module, ABC):
             law.parameter, draw.samples, law.batch_shape, later
         )
         f_values = objective(inputs)
-        later.draw = self._after_f(draw, f_values, None, baseline)
+        later.draw = self._complete(draw, f_values, None, baseline)
         value = self.average(f_values, draw) + upstream.to(f_values.dtype)
-        if self.grad_f_for == "combine":
+        if required:
             return value
         with torch.no_grad():
             later.combination = self.combine(later.draw)
@@ -443,7 +430,9 @@ class Later:
         assert self.draw is not None
         estimator, law = self.estimator, self.draw.law
         assert isinstance(law, ByLogits)
-        draw, combination = estimator._with_gradient(self.draw, grad_f), self.combination
+        draw, combination = self.draw, self.combination
+        if grad_f is not None:
+            draw = replace(draw, grad_f=grad_f)
         if combination is None:
             combination = estimator.combine(draw)
         if not self.learned:

@@ -59,9 +59,6 @@ class Exact(Estimator):
         states, mass = law.states()
         return states, mass.detach()
 
-    def draw_samples(self, law: Coordinates, generator: torch.Generator | None) -> Any:
-        return self.draw_with_noise(law, generator)[0]
-
     def average(self, f_values: Tensor, draw: Draw) -> Tensor:
         return (_mass(draw).to(f_values.dtype) * f_values).sum(0)
 

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from dbsurf import checks
-from dbsurf.distributions.gradient import attach
+from dbsurf.distributions.base import attach
+from dbsurf.estimators.objective import function_values
 
 Baseline = Literal["leave-one-out"] | Tensor | float | None
 
@@ -51,9 +52,7 @@ def surrogate(
             f"shape {tuple(log_probs.shape)}" if isinstance(log_probs, Tensor) else type(log_probs)
         )
         raise ValueError(f"log_probs must be a tensor of shape (n, *batch), got {got}")
-    f_values = checks.function_values(
-        f_values, log_probs.shape, finite=True, name="f_values must be"
-    )
+    f_values = function_values(f_values, log_probs.shape, finite=True, name="f_values must be")
     checks.finite_tensor(log_probs, "log_probs must be finite")
     n = log_probs.shape[0]
     weights = f_values.detach().to(torch.promote_types(f_values.dtype, torch.float32))

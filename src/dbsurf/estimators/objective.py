@@ -16,56 +16,53 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from dbsurf import checks
-from dbsurf.distributions import Coordinates
+from dbsurf.distributions.base import transformed
 from dbsurf.distributions.joint import leaves
 
 Function = Callable[[Any], Any]
 
 
-@dataclass(frozen=True)
-class Asking:
-    """How f wants to be asked.
+@dataclass
+class Objective:
+    """f, and how it wants to be asked.
 
     Attributes:
+        f: the caller's function.
+        batch_shape: of the distribution.
+        validate: whether values are looked at.
         fold: f takes ``(n * batch, *event)`` and returns ``(n * batch,)``: samples and batch as one
             axis, for convolutions, batch normalisation, cross-entropy.
         chunk: how many samples f gets at a time; None for all. The memory of a backward is that of
             one chunk: f is evaluated again there.
         has_aux: f returns ``(values, aux)``; aux is given back to the caller.
+        aux: what f gave beside its values when it was asked last: one entry, or a list with one for
+            each chunk.
     """
 
+    f: Function
+    batch_shape: torch.Size
+    validate: bool
     fold: bool = False
     chunk: int | None = None
     has_aux: bool = False
-
-    def __post_init__(self) -> None:
-        if self.chunk is not None:
-            checks.sample_count(self.chunk, owner="a chunk of samples")
-
-
-class Objective:
-    """f at the samples of one distribution.
-
-    Attributes:
-        aux: what f gave beside its values, at the samples: one entry, or a list with one for each
-            chunk.
-    """
-
-    def __init__(self, f: Function, law: Coordinates, asking: Asking, *, validate: bool) -> None:
-        self._f, self._law, self._asking, self._validate = f, law, asking, validate
-        self.aux: Any = None
+    aux: Any = None
 
     def __call__(self, samples: Any) -> Tensor:
         """The values of f, ``(n, *batch)``, with f's own graph behind them."""
-        chunk, count = self._asking.chunk, leaves(samples)[0].shape[0]
-        if chunk is None or chunk >= count:
-            values, self.aux = self._ask(samples, count)
+        if self.chunk is None:
+            values, self.aux = self._ask(samples)
             return values
-        answers = [
-            self._ask_again_in_backward(_slice(samples, slice(i, i + chunk)), min(chunk, count - i))
-            for i in range(0, count, chunk)
-        ]
-        self.aux = [aux for _, aux in answers] if self._asking.has_aux else None
+        size = checks.sample_count(self.chunk, owner="a chunk of samples")
+        count = leaves(samples)[0].shape[0]
+        answers = []
+        for start in range(0, count, size):
+            part = _each(lambda x, start=start: x[start : start + size], samples)  # type: ignore[misc]
+            # What f needs for its backward is not kept but computed again, one chunk at a time.
+            keep = not torch.is_grad_enabled()
+            answers.append(
+                self._ask(part) if keep else checkpoint(self._ask, part, use_reentrant=False)
+            )
+        self.aux = [aux for _, aux in answers] if self.has_aux else None
         return torch.cat([values for values, _ in answers])
 
     def with_gradient(
@@ -90,35 +87,54 @@ class Objective:
         if not (values.requires_grad and inputs.requires_grad):
             return None
         (found,) = torch.autograd.grad(values.sum(), inputs, allow_unused=True, retain_graph=True)
-        return usable_gradient(found, required=required, validate=self._validate)
+        return usable_gradient(found, required=required, validate=self.validate)
 
-    def _ask_again_in_backward(self, samples: Any, count: int) -> tuple[Tensor, Any]:
-        if not torch.is_grad_enabled():
-            return self._ask(samples, count)
-        answer: tuple[Tensor, Any] = checkpoint(self._ask, samples, count, use_reentrant=False)
-        return answer
-
-    def _ask(self, samples: Any, count: int) -> tuple[Tensor, Any]:
-        shape = torch.Size((count, *self._law.batch_shape))
-        given, wanted = samples, shape
-        if self._asking.fold:
-            axes = len(self._law.batch_shape)
-            given = _each(lambda x: x.flatten(0, axes), samples)
-            wanted = torch.Size((shape.numel(),))
-        tensors = leaves(given)
-        before = checks.fingerprint(tensors, values=self._validate)
-        answer = self._f(given)
-        checks.unchanged(tensors, before)
-        aux = None
-        if self._asking.has_aux:
+    def _ask(self, samples: Any) -> tuple[Tensor, Any]:
+        """Values and aux for some of the samples."""
+        tensors = [samples] if isinstance(samples, Tensor) else leaves(samples)
+        shape = wanted = torch.Size((tensors[0].shape[0], *self.batch_shape))
+        given = samples
+        if self.fold:
+            given, wanted = _each(self._flatten, samples), torch.Size((shape.numel(),))
+        under_transform = torch._C._are_functorch_transforms_active()
+        look = self.validate and not (under_transform or torch.compiler.is_compiling())
+        with torch.no_grad():
+            before = list(map(Tensor.sum, tensors)) if look else []
+        answer, aux = self.f(given), None
+        with torch.no_grad():
+            after = list(map(Tensor.sum, tensors)) if look else []
+        if not all(map(torch.equal, before, after)):  # torch's own count misses x.data.sub_(1)
+            raise ValueError("f must not change its samples in place, got samples that it changed")
+        if self.has_aux:
             if not (isinstance(answer, tuple) and len(answer) == 2):
                 raise ValueError(
                     f"f must return (values, aux) with has_aux=True, got {type(answer).__name__}"
                 )
             answer, aux = answer
-        values = _as_tensor(answer, wanted, leaves(samples)[0])
-        values = checks.function_values(values, wanted, finite=self._validate)
-        return values.reshape(shape) if self._asking.fold else values, aux
+        if not isinstance(answer, Tensor):
+            answer = _as_tensor(answer, wanted, tensors[0])
+        return function_values(answer, wanted, finite=look).reshape(shape), aux
+
+    def _flatten(self, samples: Tensor) -> Tensor:
+        return samples.flatten(0, len(self.batch_shape))
+
+
+def function_values(
+    values: object, shape: torch.Size, *, finite: bool, name: str = "f must return"
+) -> Tensor:
+    """Return ``values`` if they are one floating-point tensor of the expected shape."""
+    if not isinstance(values, Tensor):
+        raise ValueError(
+            f"{name} one tensor of shape {tuple(shape)} (n, *batch), got {type(values).__name__}"
+        )
+    if values.shape != shape or not values.is_floating_point():
+        raise ValueError(
+            f"{name} one floating-point tensor of shape {tuple(shape)} (n, *batch), "
+            f"got {values.dtype} of shape {tuple(values.shape)}"
+        )
+    if finite and not bool(torch.isfinite(values.detach()).all()):
+        checks.finite_tensor(values, f"{name} finite values")
+    return values
 
 
 def usable_gradient(found: Tensor | None, *, required: bool, validate: bool) -> Tensor | None:
@@ -132,18 +148,8 @@ def usable_gradient(found: Tensor | None, *, required: bool, validate: bool) -> 
     return found.detach() if bool(torch.isfinite(found).all()) else None
 
 
-def transformed() -> bool:
-    """Whether torch.compile or a transform of torch.func looks at what is computed now.
-
-    There autograd's own machinery (a second backward, hooks) is not to be had.
-    """
-    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
-
-
 def _as_tensor(answer: Any, shape: torch.Size, like: Tensor) -> Any:
     """Numbers of numpy or Python as a tensor; whatever else f gave as it is."""
-    if isinstance(answer, Tensor):
-        return answer
     if isinstance(answer, (int, float, np.generic)) and shape.numel() == 1:
         answer = [answer]
     if not isinstance(answer, (np.ndarray, list)):
@@ -163,7 +169,3 @@ def _each(function: Callable[[Tensor], Tensor], samples: Any) -> Any:
     if isinstance(samples, dict):
         return {name: function(x) for name, x in samples.items()}
     return tuple(function(x) for x in samples)
-
-
-def _slice(samples: Any, part: slice) -> Any:
-    return _each(lambda x: x[part], samples)

@@ -155,11 +155,11 @@ class QuadraticCV(Estimator):
                 f"dist must be Bernoulli or OneHotCategorical for QuadraticCV, got {law.name}"
             )
 
-    def draw_samples(self, law: Coordinates, generator: torch.Generator | None) -> Tensor:
+    def draw_with_noise(
+        self, law: Coordinates, generator: torch.Generator | None
+    ) -> tuple[Tensor, None]:
         assert self.n is not None
-        sampler = self.sampler if law.binary else IID()
-        samples: Tensor = law.draw(sampler, self.n, generator)
-        return samples
+        return law.draw(self.sampler if law.binary else IID(), self.n, generator), None
 
     # --- before the samples ---------------------------------------------------------------------
 

@@ -1,31 +1,58 @@
-"""The experiments by name, for whatever runs or reads any of them.
+"""The experiments by name.
 
-An experiment is a module with ``Options``, a frozen dataclass whose ``config()`` says what a run
-computes and whose ``folder()`` says where; ``PRESETS``, whole `Options` by name; and
-``run(options)``, which does the run or goes on with a broken one. A finished run's folder has a
-``summary.json`` with ``experiment``, ``configuration`` and ``seconds``; one that trains has
-``metrics.csv`` with a column ``step``.
+An experiment is a folder here whose package has ``EXPERIMENTS``, a tuple of records
+(`dbsurf.runs.experiment.Experiment`). Another distribution adds one by an entry point of the group
+``dbsurf.experiments``: its name is the first word of the command, its value the package.
 """
 
 from __future__ import annotations
 
 import importlib
-from types import ModuleType
+import pkgutil
+from importlib.metadata import entry_points
 
-EXPERIMENTS = {
-    "toy": "dbsurf.experiments.toy.command",
-    "vae": "dbsurf.experiments.vae",
-    "nas": "dbsurf.experiments.nas",
-}
+from dbsurf import experiments as package
+from dbsurf.runs.experiment import Experiment
+
+GROUP = "dbsurf.experiments"
 
 
-def experiment(name: str) -> ModuleType:
-    """The module of an experiment.
+def groups() -> dict[str, str]:
+    """The package of every group of experiments, by the first word of their command."""
+    here = {item.name: f"{GROUP}.{item.name}" for item in pkgutil.iter_modules(package.__path__)
+            if item.ispkg}  # fmt: skip
+    return {**{entry.name: entry.value for entry in entry_points(group=GROUP)}, **here}
+
+
+def load(group: str) -> tuple[Experiment, ...]:
+    """The records of one group; imports its package."""
+    known = groups()
+    if group not in known:
+        raise ValueError(f"experiment must be one of {', '.join(known)}, got {group!r}")
+    module = importlib.import_module(known[group])
+    found: tuple[Experiment, ...] = getattr(module, "EXPERIMENTS", ())
+    if not found or any(record.group != group for record in found):
+        raise TypeError(f"{known[group]} must have EXPERIMENTS, a tuple of records of {group!r}")
+    return found
+
+
+def every() -> list[Experiment]:
+    """All records, in their order."""
+    found = [record for group in groups() for record in load(group)]
+    return sorted(found, key=lambda record: (record.place, record.name))
+
+
+def experiment(name: str) -> Experiment:
+    """The record of an experiment; only its own package is imported.
 
     Example:
-        >>> experiment("vae").PRESETS["paper"].steps
+        >>> experiment("vae").presets["paper"].steps
         1000000
     """
-    if name not in EXPERIMENTS:
-        raise ValueError(f"experiment must be one of {', '.join(EXPERIMENTS)}, got {name!r}")
-    return importlib.import_module(EXPERIMENTS[name])
+    group = name.split("-")[0]
+    if group in groups():
+        for record in load(group):
+            if record.name == name:
+                return record
+    known = ", ".join(record.name for record in every())
+    raise ValueError(f"experiment must be one of {known}, got {name!r}")

@@ -1,22 +1,43 @@
-"""Charts as SVG that takes its ink from the page, so that it reads on light and on dark."""
+"""How all figures look, and the charts of a report.
+
+Charts are SVG that takes its colours of text and lines from the page, so that it can be read on a
+light and on a dark background.
+"""
 
 from __future__ import annotations
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from textwrap import fill
 from typing import Any
 
 import matplotlib as mpl
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from dbsurf.experiments import style
+from dbsurf.report import labels
 from dbsurf.report.document import Chart, Line, Panel
-from dbsurf.report.names import estimator_name
+from dbsurf.report.labels import estimator_name
+
+STYLE: Any = {
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e5e5e5",
+    "grid.linewidth": 0.6,
+    "lines.linewidth": 1.4,
+    "legend.frameon": False,
+    "pdf.fonttype": 42,
+}
 
 # Colours that stand for the page's own, exchanged in the SVG.
 INK, RULE = "#010203", "#040506"
@@ -48,29 +69,23 @@ class Look:
 
     name: str
     colour: str
-    dash: Any
+    dash: str
 
     @property
     def stroke(self) -> str:
         """The colour in a page."""
-        return "currentColor" if self.colour == style.BLACK else self.colour
+        return "currentColor" if self.colour == labels.BLACK else self.colour
 
     @property
     def pattern(self) -> str:
         """The dash in a page, for a line twice as wide."""
-        words = {"-": "", "--": "7 3", ":": "2 3", "-.": "7 3 2 3"}
-        return words.get(self.dash, "2 2") if isinstance(self.dash, str) else "2 2"
+        return {"-": "", "--": "7 3", ":": "2 3", "-.": "7 3 2 3"}[self.dash]
 
 
 def looks(series: Sequence[str]) -> dict[str, Look]:
-    """A look for every estimator: the house's own, or one after the other of the sequence."""
-    others = [label for label in series if label not in style.ESTIMATORS]
-    found = {}
-    for label in series:
-        position = others.index(label) + 2 if label in others else 0  # not LOORF's and ARMS's
-        line = style.estimator_line(label, position)
-        found[label] = Look(estimator_name(label), line["color"], line["ls"])
-    return found
+    """A look for every estimator, by its label."""
+    found = labels.looks(series).items()
+    return {one: Look(estimator_name(one), colour, dash) for one, (colour, dash) in found}
 
 
 def panel_svgs(chart: Chart) -> list[str]:
@@ -78,7 +93,7 @@ def panel_svgs(chart: Chart) -> list[str]:
     look = looks(chart.series)
     found = []
     for position, panel in enumerate(chart.panels):
-        with mpl.rc_context({**style.STYLE, **_THEME}):
+        with mpl.rc_context({**STYLE, **_THEME}):
             figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
             draw(figure.subplots(), panel, look)
             found.append(_svg(figure, f"{chart.name}-{position}"))
@@ -87,25 +102,35 @@ def panel_svgs(chart: Chart) -> list[str]:
 
 def whole_svg(chart: Chart, columns: int = 3) -> str:
     """All panels and their legend as one SVG file."""
+    with mpl.rc_context({**STYLE, **_THEME}):
+        return _svg(_whole(chart, columns), chart.name).replace(">", f">{_ALONE}", 1)
+
+
+def save_chart(chart: Chart, path: Path, columns: int = 3) -> None:
+    """All panels and their legend as a file; its suffix says which format, for example .png."""
+    with mpl.rc_context(STYLE):
+        _whole(chart, columns).savefig(path, dpi=200)
+
+
+def _whole(chart: Chart, columns: int) -> Figure:
     look = looks(chart.series)
     columns = min(columns, len(chart.panels))
     rows = -(-len(chart.panels) // columns)
-    with mpl.rc_context({**style.STYLE, **_THEME}):
-        size = (max(6.0, WIDTH * columns), HEIGHT * rows + 0.4)
-        figure = Figure(figsize=size, layout="constrained")
-        axes = figure.subplots(rows, columns, squeeze=False).ravel()
-        for axis, panel in zip(axes, chart.panels, strict=False):
-            draw(axis, panel, look)
-        for axis in axes[len(chart.panels) :]:
-            axis.set_axis_off()
-        handles: dict[str, Artist] = {}
-        for axis in axes:
-            artists, labels = axis.get_legend_handles_labels()
-            handles |= dict(zip(labels, artists, strict=True))
-        figure.legend(
-            list(handles.values()), list(handles), loc="outside lower center", ncols=3 * columns
-        )
-        return _svg(figure, chart.name).replace(">", f">{_ALONE}", 1)
+    size = (max(6.0, WIDTH * columns), HEIGHT * rows + 0.4)
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axis, panel in zip(axes, chart.panels, strict=False):
+        draw(axis, panel, look)
+    for axis in axes[len(chart.panels) :]:
+        axis.set_axis_off()
+    handles: dict[str, Artist] = {}
+    for axis in axes:
+        artists, names = axis.get_legend_handles_labels()
+        handles |= dict(zip(names, artists, strict=True))
+    figure.legend(
+        list(handles.values()), list(handles), loc="outside lower center", ncols=3 * columns
+    )
+    return figure
 
 
 def draw(axis: Axes, panel: Panel, look: dict[str, Look]) -> None:
@@ -128,7 +153,7 @@ def draw(axis: Axes, panel: Panel, look: dict[str, Look]) -> None:
 
 
 def _draw_line(axis: Axes, line: Line, look: Look, *, markers: bool) -> None:
-    label, colour = _plain(look.name), INK if look.colour == style.BLACK else look.colour
+    label, colour = _plain(look.name), INK if look.colour == labels.BLACK else look.colour
     if markers:
         below = [y - low for y, low in zip(line.y, line.low, strict=True)]
         above = [high - y for y, high in zip(line.y, line.high, strict=True)]
@@ -167,3 +192,35 @@ def _svg(figure: Figure, name: str) -> str:
     text = re.sub(r"font-family: [^;\"]*", "font-family: var(--figure-font)", text)
     text = text.replace(INK, "currentColor").replace(RULE, "var(--rule)")
     return re.sub(r"\n\s*", "\n", text)
+
+
+# --- figures of experiments as files --------------------------------------------------------------
+
+
+@contextmanager
+def panels(
+    columns: int, path: Path, height: float = 3.3, *, rows: int = 1, **options: Any
+) -> Iterator[tuple[Figure, list[Axes]]]:
+    """Axes in the common style, row by row; saved as ``path``.png and ``path``.pdf at the end.
+
+    Args:
+        columns: panels in a row.
+        path: without its suffix.
+        height: of a row, in inches.
+        rows: of panels.
+        options: for ``Figure.subplots``, such as ``sharey``.
+    """
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(1.2 + 2.55 * columns, height * rows), layout="constrained")
+        FigureCanvasAgg(figure)
+        axes = figure.subplots(rows, columns, squeeze=False, **options)
+        yield figure, list(axes.flat)
+        figure.savefig(path.with_suffix(".png"), dpi=200)
+        figure.set_layout_engine("none")  # laid out once; the second file takes it as it is
+        figure.savefig(path.with_suffix(".pdf"), metadata={"CreationDate": None})
+
+
+def shared_legend(figure: Figure, axes: Axes, columns: int = 6) -> None:
+    """One legend for all panels, below them."""
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(columns, len(labels)))

@@ -1,9 +1,10 @@
-"""Run folders, found wherever they are and read with suspicion."""
+"""Run folders: found in any folder, read, and checked before a report uses them."""
 
 from __future__ import annotations
 
 import csv
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from dbsurf.files import parse_json
-from dbsurf.report.commands import command_for, experiment_of
-from dbsurf.report.soundness import EXPERIMENTS, check_metrics, check_summary
+from dbsurf.report.labels import label
+from dbsurf.runs.experiment import ENOUGH, Experiment
 from dbsurf.runs.folder import CONFIG, SUMMARY, verified
 from dbsurf.runs.metrics import METRICS
 
@@ -26,7 +27,7 @@ class Run:
 
     Attributes:
         folder: where it is.
-        experiment: toy, vae or nas; empty where that cannot be told.
+        record: the experiment it is of; None where that is not known.
         state: finished, unfinished, repeated (a finished run of the same configuration comes
             before it) or damaged.
         reason: what is wrong with one that is damaged, which one a repeated one repeats.
@@ -39,7 +40,7 @@ class Run:
     """
 
     folder: Path
-    experiment: str
+    record: Experiment | None
     state: str
     reason: str = ""
     configuration: Mapping[str, Any] = field(default_factory=dict)
@@ -50,10 +51,15 @@ class Run:
     number: int = 0
 
     @property
+    def experiment(self) -> str:
+        """Name of the experiment's group, as in its summary; empty where that is not known."""
+        return "" if self.record is None else self.record.group
+
+    @property
     def label(self) -> str:
-        """Estimator and options as one string, empty for an experiment without."""
+        """Estimator and options as one string, empty for an experiment without an estimator."""
         extras = self.configuration.get("estimator_options") or ()
-        return " ".join([str(self.configuration.get("estimator", "")), *map(str, extras)])
+        return label(str(self.configuration.get("estimator", "")), map(str, extras))
 
     @property
     def step(self) -> int | None:
@@ -64,15 +70,19 @@ class Run:
     @property
     def command(self) -> str:
         """What to type to make this run again: from its configuration, else what was typed."""
-        again = command_for(self.experiment, self.configuration)
+        again = "" if self.record is None else self.record.command_for(self.configuration)
         if again and self.summary.get("variance_by_estimator"):
-            again += " --measure-variance"  # no part of what the run is, but of what it says
+            again += " --measure-variance"  # not in the configuration, but in the results
         typed = self.environment.get("command")
         return again or (" ".join(map(str, typed)) if isinstance(typed, list) else "")
 
 
-def collect(places: Sequence[Path]) -> list[Run]:
+def collect(places: Sequence[Path], records: Sequence[Experiment]) -> list[Run]:
     """All runs in ``places`` and below, numbered, those that belong together side by side.
+
+    Args:
+        places: folders.
+        records: the experiments whose runs are wanted, in the order of the report.
 
     Raises:
         ValueError: if a place is no folder, or no run is in any of them.
@@ -84,19 +94,19 @@ def collect(places: Sequence[Path]) -> list[Run]:
     for place in places:
         for folder in run_folders(place):
             folders.setdefault(folder.resolve(), folder)
-    runs = [run for folder in folders.values() if (run := read(folder)) is not None]
+    runs = [run for folder in folders.values() if (run := read(folder, records)) is not None]
     if not runs:
         named = ", ".join(map(str, places)) or "none"
         raise ValueError(
             f"RUNS must hold at least one run, got {named} without any; "
             "`dbsurf vae --preset smoke` makes one"
         )
-    runs.sort(key=_order)
+    runs.sort(key=lambda run: _order(run, records))
     return _without_repeats([replace(run, number=i) for i, run in enumerate(runs, start=1)])
 
 
 def run_folders(place: Path) -> Iterator[Path]:
-    """Folders with a summary or a configuration; what is inside one belongs to it."""
+    """Folders with a summary or a configuration; folders inside one of them are not looked at."""
     for name, below, files in os.walk(place):
         if SUMMARY in files or CONFIG in files:
             below.clear()
@@ -105,33 +115,36 @@ def run_folders(place: Path) -> Iterator[Path]:
             below[:] = sorted(word for word in below if not word.startswith("."))
 
 
-def read(folder: Path) -> Run | None:
-    """The run in ``folder``, or None if what is there is not one of ours."""
-    experiment, configuration = "", {}
+def read(folder: Path, records: Sequence[Experiment]) -> Run | None:
+    """The run in ``folder``, or None if it belongs to none of the experiments."""
+    record: Experiment | None = None
+    configuration: dict[str, Any] = {}
+    damaged = Run(folder, None, DAMAGED)
     try:
         if (folder / CONFIG).exists():
             configuration = _json(folder / CONFIG)
-            experiment = experiment_of(configuration)
+            record = record_of(configuration, records)
         summary = {}
         if (folder / SUMMARY).exists():
             summary = verified(folder, _json(folder / SUMMARY))
         if summary:
-            experiment = str(summary.get("experiment", ""))
             configuration = summary.get("configuration", configuration)
-        if experiment not in EXPERIMENTS:
+            record = record_of(configuration, records, str(summary.get("experiment", "")))
+        if record is None:
             return None
         if summary:
-            check_summary(summary, experiment)
+            record.summary.check(summary)
         metrics = _rows(folder / METRICS)
         check_metrics(metrics)
         curves = _rows(folder / CURVES)
         environment = _json(folder / ENVIRONMENT) if (folder / ENVIRONMENT).exists() else {}
     except (ValueError, OSError) as error:
         known = configuration if isinstance(configuration, dict) else {}
-        return Run(folder, experiment, DAMAGED, str(error).splitlines()[0], known)
+        reason = str(error).splitlines()[0]
+        return replace(damaged, record=record, reason=reason, configuration=known)
     return Run(
         folder,
-        experiment,
+        record,
         FINISHED if summary else UNFINISHED,
         "",
         configuration,
@@ -166,7 +179,38 @@ def _json(path: Path) -> dict[str, Any]:
     return content
 
 
-def _order(run: Run) -> tuple[Any, ...]:
+def record_of(
+    configuration: Any, records: Sequence[Experiment], named: str = ""
+) -> Experiment | None:
+    """The experiment that a configuration belongs to, None if to none of them.
+
+    Args:
+        configuration: as read from a file.
+        records: the experiments.
+        named: the experiment that a summary names; without it, the configuration has to tell.
+    """
+    if not isinstance(configuration, dict):
+        return next((record for record in records if record.group == named), None)
+    named = named or str(configuration.get("experiment") or configuration.get("command") or "")
+    if named:
+        group = (record for record in records if record.group == named)
+        return next((record for record in group if record.agrees(configuration)), None)
+    if len(configuration) < ENOUGH:
+        return None
+    return next((record for record in records if record.owns(configuration)), None)
+
+
+def check_metrics(rows: Sequence[Mapping[str, float | None]]) -> None:
+    """Raise a ValueError at the first row without a step or with a number that is not finite."""
+    for line, row in enumerate(rows, start=2):
+        if row.get("step") is None:
+            raise ValueError(f"{METRICS}: line {line} has no step")
+        for name, value in row.items():
+            if value is not None and not math.isfinite(value):
+                raise ValueError(f"{METRICS}: line {line}: {name} must be finite, got {value}")
+
+
+def _order(run: Run, records: Sequence[Experiment]) -> tuple[Any, ...]:
     """By experiment, then so that the seeds of one setting are neighbours."""
     chosen = run.configuration
 
@@ -177,7 +221,7 @@ def _order(run: Run) -> tuple[Any, ...]:
     names = [str(chosen.get(name, "")) for name in ("mode", "dataset")]
     counts = [number("n"), number("steps")]
     return (
-        [*EXPERIMENTS, ""].index(run.experiment),
+        len(records) if run.record is None else list(records).index(run.record),
         *names,
         *counts,
         run.label,
@@ -198,3 +242,8 @@ def _without_repeats(runs: list[Run]) -> list[Run]:
                 run = replace(run, state=REPEATED, reason=f"same configuration as run {first}")
         found.append(run)
     return found
+
+
+def numbers_of(runs: Sequence[Run]) -> tuple[int, ...]:
+    """The numbers by which the report refers to these runs."""
+    return tuple(run.number for run in runs)

@@ -6,7 +6,10 @@ The HTML page and the Markdown page are two renderings of the same sections.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import ClassVar
+
+_PNG = b"\x89PNG\r\n\x1a\n"
 
 
 @dataclass(frozen=True)
@@ -147,6 +150,14 @@ class Gallery:
     kind: ClassVar[str] = "gallery"
     pictures: tuple[Picture, ...]
     wide: bool = False
+
+
+def is_png(path: Path) -> bool:
+    """Whether there is a PNG file that is complete, as far as its first and last bytes tell."""
+    if not path.is_file():
+        return False
+    content = path.read_bytes()
+    return content.startswith(_PNG) and b"IEND" in content[-12:]
 
 
 Block = Paragraph | Bullets | Missing | Table | Chart | Gallery

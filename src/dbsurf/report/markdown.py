@@ -27,7 +27,7 @@ def render(title: str, lead: str, sections: Sequence[Section], command: str) -> 
     parts = [f"# {plain(title)}", plain(lead)]
     for section in sections:
         parts.append(f"## {plain(section.title)}")
-        parts += [_block(block) for block in section.blocks]
+        parts += [block_text(block) for block in section.blocks]
     parts.append(f"Made by {_code(command)}.")
     return "\n\n".join(parts) + "\n"
 
@@ -43,7 +43,8 @@ def figures(sections: Sequence[Section]) -> dict[str, bytes]:
     return found
 
 
-def _block(block: Block) -> str:
+def block_text(block: Block) -> str:
+    """One block as Markdown."""
     match block:
         case Paragraph():
             return plain(block.text)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Mean:
     count: int
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Mean:
+    def of(cls, values: Sequence[float] | npt.NDArray[np.float64]) -> Mean:
         """Mean and standard error (standard deviation with n - 1, over the root of n).
 
         >>> Mean.of([101.0, 103.0]).text()

@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 import dbsurf
 from dbsurf.report.charts import looks, panel_svgs
 from dbsurf.report.document import Panel, Picture, Section
-from dbsurf.report.names import estimator_name
+from dbsurf.report.labels import estimator_name
 from dbsurf.report.numbers import listed, ranges
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from dbsurf.report.collect import DAMAGED, UNFINISHED, Run
 from dbsurf.report.document import Block, Cell, Missing, Paragraph, Row, Section, Table
-from dbsurf.report.names import dataset_name, estimator_name
+from dbsurf.report.labels import dataset_name, estimator_name
 from dbsurf.report.numbers import ranges
 
 _OWN = ("command",)  # of the environment: what differs between runs anyway

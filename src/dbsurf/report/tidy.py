@@ -1,4 +1,4 @@
-"""results.csv and results.parquet: one row a run and measure."""
+"""Results as plain tables: one row for each run and measure, and what a chart or a table shows."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from dbsurf.report import toy
-from dbsurf.report.collect import DAMAGED, FINISHED, Run
+from dbsurf.report.collect import DAMAGED, Run
+from dbsurf.report.document import Chart, Table
 
 COLUMNS = {
     "run": "int64",
@@ -28,8 +28,6 @@ COLUMNS = {
     "value": "float64",
     "command": "string",
 }
-# Of every cell found.
-FOUND = ("val_12", "val_200", "test_200", "distinct_queries", "queries")
 
 
 def results(runs: Sequence[Run]) -> pd.DataFrame:
@@ -73,14 +71,14 @@ def _who(run: Run) -> dict[str, Any]:
         "dataset": chosen.get("dataset"),
         "landscape": run.summary.get("landscape"),
         "estimator": run.label or None,
-        "n": _whole(chosen.get("n")),
-        "seed": _whole(chosen.get("seed")),
-        "steps": _whole(chosen.get("steps")),
+        "n": whole(chosen.get("n")),
+        "seed": whole(chosen.get("seed")),
+        "steps": whole(chosen.get("steps")),
         "command": run.command,
     }
 
 
-def _whole(value: Any) -> int | None:
+def whole(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
@@ -88,24 +86,34 @@ def _measures(run: Run) -> Iterator[Measure]:
     """Name, what it is of, value, and columns that differ from the run's own."""
     if not run.summary:
         last = run.metrics[-1] if run.metrics else {}
-        yield from _plain_numbers(last)
+        yield from plain_numbers(last)
         return
-    yield from _plain_numbers(run.summary)
-    for row in run.summary.get("variance_by_estimator") or []:
-        extras = [f"{name}={str(value).lower()}" for name, value in row["options"].items()]
-        of = " ".join([row["estimator"], *extras])
-        yield "variance_at_same_parameters", of, float(row["variance"]), {}
-    for cell in run.summary.get("found") or []:
-        seed = {"seed": _whole(cell.get("seed"))}
-        for name, _, value, _ in _plain_numbers(cell):
-            if name in FOUND:
-                yield f"found_{name}", cell.get("architecture"), value, seed
-    if run.experiment == "toy" and run.state == FINISHED:
-        for verdict, count in toy.count_verdicts(run).items():
-            yield "statements", verdict, float(count), {}
+    yield from plain_numbers(run.summary)
+    if run.record is not None:
+        yield from run.record.report_parts().measures(run)
 
 
-def _plain_numbers(content: Mapping[str, Any]) -> Iterator[Measure]:
+def plain_numbers(content: Mapping[str, Any]) -> Iterator[Measure]:
+    """The numbers of a dictionary by their names."""
     for name, value in content.items():
         if isinstance(value, int | float) and not isinstance(value, bool):
             yield name, None, float(value), {}
+
+
+def table_rows(table: Table) -> pd.DataFrame:
+    """A table of the report as it is read, without its notes."""
+    rows = [[cell.text for cell in row.cells] for row in table.rows]
+    return pd.DataFrame(rows, columns=list(table.titles))
+
+
+def chart_rows(chart: Chart) -> pd.DataFrame:
+    """Every point of a chart, with the panel and the series it belongs to."""
+    rows = []
+    for panel in chart.panels:
+        for line in panel.lines:
+            for place, (x, y) in enumerate(zip(line.x, line.y, strict=True)):
+                row = {"panel": panel.title, "series": line.series, panel.x: x, panel.y: y}
+                if line.low:
+                    row |= {"low": line.low[place], "high": line.high[place]}
+                rows.append(row)
+    return pd.DataFrame(rows)

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 from dbsurf.files import parse_json
 
-#: Metadata of a field that says how a run is made, not what it computes.
-ELSEWHERE: dict[str, Any] = {"identity": False}
+#: Metadata of a field that says how a run is executed, not what it computes.
+EXECUTION: dict[str, Any] = {"identity": False}
 
 
 #: What the experiments set themselves when they build an estimator.
@@ -141,8 +141,3 @@ def check_memory(needed: int, what: str) -> None:
             f"{what} must fit into the memory of this machine, {there / 2**30:.0f} GiB, "
             f"got {needed / 2**30:,.0f} GiB"
         )
-
-
-def estimator_label(estimator: str, options: Iterable[str]) -> str:
-    """An estimator and its options as one word, fit for a file name."""
-    return "-".join([estimator, *(text.replace("=", "-") for text in options)])

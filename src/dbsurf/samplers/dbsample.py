@@ -45,14 +45,27 @@ class DBSample(Sampler):
         self.keeps_marginals = self.independent or isinstance(alpha, str)
 
     def binary(self, probs: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
-        draws = uniform(probs, n, generator)  # becomes the samples, slice by slice
-        probs = probs.to(draws.dtype)
-        alpha = self._alpha_for(probs, probs.shape)
+        draws = torch.rand(
+            (n, *probs.shape), dtype=probs.dtype, device=probs.device, generator=generator
+        )  # becomes the samples, slice by slice
+        transformed = torch._C._are_functorch_transforms_active()
+        mark = ones_below if transformed else Tensor.lt_  # (torch.func.vmap has no rule for lt_)
+        alpha: float | Tensor
+        if isinstance(self.alpha, float) and self.alpha < 1e30:
+            alpha = self.alpha
+        else:
+            alpha = self._alpha_for(probs, probs.shape)
         first, *others = draws.unbind(0)
-        count = ones_below(first, probs).clone()
+        count = mark(first, probs).clone()
         for i, draw in enumerate(others, start=1):
-            # A uniform in [0, 1) is below q exactly when it is below q clamped to [0, 1].
-            count.add_(ones_below(draw, _next_probability(probs, count, alpha, i)))
+            # q = p + alpha (p - count / i). The difference comes first: p (1 + alpha) would lose p
+            # to a large alpha. A uniform is below q exactly when it is below q clamped to [0, 1].
+            gap = torch.sub(probs, count, alpha=1 / i)
+            if isinstance(alpha, Tensor):
+                q = torch.addcmul(probs, gap, alpha)
+            else:
+                q = torch.add(probs, gap, alpha=alpha)
+            count.add_(mark(draw, q))
         return draws
 
     def categorical(self, probs: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
@@ -73,7 +86,8 @@ class DBSample(Sampler):
             # q is not divided by its sum (between 1 and m): the search scales the target instead.
             if index:
                 counts = counts.scatter_add(-1, index[-1], one)
-                q = _next_probability(probs, counts, alpha, len(index)).clamp(0, 1)
+                gap = torch.sub(probs, counts, alpha=1 / len(index))
+                q = (probs + alpha * gap).clamp(0, 1)
             index.append(invert_cdf(q.cumsum(-1), draw))
         return torch.cat(index, -1).movedim(-1, 0)
 
@@ -99,17 +113,6 @@ class DBSample(Sampler):
 
     def __repr__(self) -> str:
         return f"DBSample(alpha={self.alpha!r})"
-
-
-def _next_probability(probs: Tensor, count: Tensor, alpha: float | Tensor, drawn: int) -> Tensor:
-    """p + alpha (p - count / drawn): q of algorithm 1 before it is clamped.
-
-    The difference comes first: p (1 + alpha) - alpha count / drawn would lose p to a large alpha.
-    """
-    gap = torch.sub(probs, count, alpha=1 / drawn)
-    if isinstance(alpha, Tensor):
-        return torch.addcmul(probs, gap, alpha)
-    return torch.add(probs, gap, alpha=alpha)
 
 
 def sample(

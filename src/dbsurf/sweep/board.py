@@ -1,4 +1,4 @@
-"""How the runs of a sweep stand, read from their folders: the same for every engine."""
+"""The states of a sweep's runs, read from their folders: the same for every engine."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from dbsurf.experiments.registry import experiment
 from dbsurf.runs.folder import read_summary
 from dbsurf.runs.metrics import METRICS, read_metrics
 from dbsurf.sweep.lock import holder
@@ -14,19 +15,16 @@ from dbsurf.sweep.run import Run
 
 State = Literal["waiting", "running", "elsewhere", "done", "failed"]
 
-#: The number by which a run is known: its title, and its name in metrics.csv or summary.json.
-HEADLINES = {"vae": ("-ELBO", "train_negative_elbo"), "nas": ("test %", "test_200")}
-
 
 @dataclass
 class Entry:
     """One run on the board.
 
     Attributes:
-        run: which.
-        state: in which.
+        run: the run.
+        state: its state.
         step: steps done at its last evaluation.
-        headline: its number at that moment.
+        headline: its headline number at that evaluation.
         message: why it failed.
     """
 
@@ -39,7 +37,7 @@ class Entry:
     _first: tuple[float, int] | None = None  # time and step of those that were read first
 
     def share(self) -> float:
-        """Of its steps that are done."""
+        """The share of its steps that is done."""
         if self.state == "done":
             return 1.0
         return self.step / self.run.steps if self.run.steps else 0.0
@@ -67,7 +65,8 @@ class Entry:
         self.headline = headline if isinstance(headline, int | float) else None
 
     def _name(self) -> str:
-        return HEADLINES.get(self.run.experiment, ("", ""))[1]
+        headline = experiment(self.run.experiment).headline
+        return "" if headline is None else headline.key
 
     def left(self) -> float | None:
         """Seconds that it still needs at the speed it has had since it was first seen."""

@@ -12,13 +12,13 @@ from typing import Annotated, Literal
 
 import tyro
 
+from dbsurf.runs.experiment import Scale
 from dbsurf.runs.processes import LocalPool
 from dbsurf.sweep.board import Board
 from dbsurf.sweep.carry_out import carry_out
 from dbsurf.sweep.cluster import DaskPool
 from dbsurf.sweep.display import span
 from dbsurf.sweep.plan import plan
-from dbsurf.sweep.presets import Scale
 from dbsurf.sweep.run import Run, option_words
 from dbsurf.sweep.trial import LONG, estimate, measure
 
@@ -31,7 +31,8 @@ class Options:
     """
 
     name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SWEEP")]
-    """table1, figure1, table2, toy: parts of the paper. Or an experiment, with --grid: vae, nas."""
+    """table1, figure1, table2, toy: parts of the paper. Or an experiment, with --grid: vae,
+    nas-table, nas-supernet."""
     scale: Scale = "smoke"
     """smoke: minutes, no download. laptop: a night. paper: the paper's own size."""
     grid: tuple[str, ...] = ()

@@ -10,7 +10,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from dbsurf.sweep.board import HEADLINES, Board, Entry, State
+from dbsurf.experiments.registry import experiment
+from dbsurf.sweep.board import Board, Entry, State
 
 STYLES: dict[State, str] = {
     "running": "cyan",
@@ -75,28 +76,34 @@ def line(board: Board, entry: Entry) -> str:
         words.append(f"from step {entry.step}")
     if entry.state == "done":
         if entry.headline is not None:
-            words.append(f"{HEADLINES[entry.run.experiment][0]} {entry.headline:.2f}")
+            words.append(f"{headline_title(entry)} {entry.headline:.2f}")
         words.append(f"({board.count('done')} of {len(board.entries)})")
     if entry.message:
         words.append(entry.message)
     return "  ".join(words)
 
 
+def headline_title(entry: Entry) -> str:
+    """What a run's headline number is; empty if its experiment has none."""
+    headline = experiment(entry.run.experiment).headline
+    return "" if headline is None else headline.title
+
+
 def picture(board: Board, height: int) -> Group:
     """The table and the line below it, within ``height`` lines."""
-    kinds = {entry.run.experiment for entry in board.entries.values()}
-    headed = [kind for kind in HEADLINES if kind in kinds]
+    titles = dict.fromkeys(headline_title(entry) for entry in board.entries.values())
+    titles.pop("", None)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("run", no_wrap=True, overflow="ellipsis")
     table.add_column("state")
     table.add_column("step", justify="right", no_wrap=True)
-    for kind in headed:
-        table.add_column(HEADLINES[kind][0], justify="right")
+    for title in titles:
+        table.add_column(title, justify="right")
     table.add_column("left", justify="right")
     for entry in chosen(board, max(1, height - FRAME)):
         total = "" if entry.run.steps is None else f"{entry.step}/{entry.run.steps}"
         number = "" if entry.headline is None else f"{entry.headline:.2f}"
-        numbers = [number if kind == entry.run.experiment else "" for kind in headed]
+        numbers = [number if title == headline_title(entry) else "" for title in titles]
         cells = [entry.run.label, entry.state, total, *numbers, span(entry.left())]
         table.add_row(*cells, style=STYLES[entry.state])
     return Group(table, Text(summary(board), style="bold"))

@@ -7,10 +7,10 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from dbsurf.experiments.registry import EXPERIMENTS, experiment
+from dbsurf.experiments import registry
+from dbsurf.runs.experiment import Experiment, Scale
 from dbsurf.runs.folder import write_json
 from dbsurf.sweep.grid import combinations, read_grid
-from dbsurf.sweep.presets import SWEEPS, Scale
 from dbsurf.sweep.run import Run, placed, with_fields
 
 PLAN = "sweep.json"
@@ -22,52 +22,77 @@ def plan(name: str, scale: Scale, grid: Sequence[str], out: Path, **common: Any)
     Args:
         name: a sweep by name, or an experiment, which then needs a grid.
         scale: size of the sweep, or the preset of the experiment.
-        grid: changes to every run, one run for each combination. What a sweep by name varies
-            already is narrowed to these values instead.
+        grid: changes to every run that has the option, one run for each combination. What a sweep
+            by name varies already is restricted to these values instead.
         out: folder of the sweep.
         common: options for all runs that have them, such as ``data_dir``.
     """
-    kind, base = _base(name, scale, grid, common.get("data_dir"))
-    axes = read_grid(grid, experiment(kind).Options)
+    parts = _base(name, scale, grid, common.get("data_dir"))
+    known = {option for record in parts for option in option_names(record)}
+    for word in grid:
+        if word.partition("=")[0].replace("-", "_") not in known:
+            read_grid([word], next(iter(parts)).options)  # raises, naming the options
+    found = []
+    for record, base in parts.items():
+        own = option_names(record)
+        words = [word for word in grid if word.partition("=")[0].replace("-", "_") in own]
+        runs = arranged(record, _changed(base, read_grid(words, record.options)), out, **common)
+        if len(parts) > 1:
+            runs = [replace(run, label=f"{record.name} {run.label}") for run in runs]
+        found += runs
+    return found
+
+
+def option_names(record: Experiment) -> set[str]:
+    """Names of an experiment's options."""
+    return {item.name for item in fields(record.options)}
+
+
+def _changed(base: list[Any], axes: dict[str, list[Any]]) -> list[Any]:
+    """The options of a sweep after the grid's changes."""
     changes = {option: values for option, values in axes.items() if not varies(base, option)}
     for option in [option for option in axes if option not in changes]:
         base = narrowed(base, option, axes[option])
-    chosen = [replace(options, **change) for options in base for change in combinations(changes)]
-    return arranged(kind, chosen, out, **common)
+    return [replace(options, **change) for options in base for change in combinations(changes)]
 
 
-def arranged(kind: str, options: Sequence[Any], out: Path, **common: Any) -> list[Run]:
+def arranged(record: Experiment, options: Sequence[Any], out: Path, **common: Any) -> list[Run]:
     """A run for each of the ``options``, in folders under ``out``; the same one only once.
 
     Args:
-        kind: the experiment.
+        record: the experiment.
         options: of the runs.
         out: folder of the sweep.
         common: options for all runs that have them.
     """
     chosen = [with_fields(one, **common) for one in options]
-    unique = {placed(kind, one, out).name: one for one in chosen}
-    labels = label_all(kind, list(unique.values()))
+    unique = {placed(record, one, out).name: one for one in chosen}
+    labels = label_all(record.name, list(unique.values()))
     return [
-        placed(kind, one, out, label) for one, label in zip(unique.values(), labels, strict=True)
+        placed(record, one, out, label) for one, label in zip(unique.values(), labels, strict=True)
     ]
 
 
 def _base(
     name: str, scale: Scale, grid: Sequence[str], data_dir: Path | None
-) -> tuple[str, list[Any]]:
-    """The experiment, and the options that the grid changes."""
-    if name in SWEEPS:
-        return SWEEPS[name].experiment, SWEEPS[name].options(scale, data_dir)
-    if name not in EXPERIMENTS:
-        known = ", ".join(dict.fromkeys([*SWEEPS, *EXPERIMENTS]))
+) -> dict[Experiment, list[Any]]:
+    """The experiments of a sweep, each with the options that the grid changes."""
+    records = registry.every()
+    named = {record: record.sweeps[name] for record in records if name in record.sweeps}
+    if named:
+        found = {record: runs(scale, data_dir) for record, runs in named.items()}
+        return {record: runs for record, runs in found.items() if runs}
+    record = next((record for record in records if record.name == name), None)
+    if record is None:
+        sweeps = [sweep for record in records for sweep in record.sweeps]
+        known = ", ".join(dict.fromkeys([*sweeps, *(record.name for record in records)]))
         raise ValueError(f"sweep must be one of {known}, got {name!r}")
     if not grid:
         raise ValueError(f"--grid must name what varies in a sweep of {name}, got nothing")
-    presets = experiment(name).PRESETS
-    if scale not in presets:
-        raise ValueError(f"--scale must be one of {', '.join(presets)} for {name}, got {scale!r}")
-    return name, [presets[scale]]
+    if scale not in record.presets:
+        known = ", ".join(record.presets)
+        raise ValueError(f"--scale must be one of {known} for {name}, got {scale!r}")
+    return {record: [record.presets[scale]]}
 
 
 def varies(options: Sequence[Any], name: str) -> bool:
@@ -86,6 +111,8 @@ def narrowed(options: Sequence[Any], name: str, values: Sequence[Any]) -> list[A
 
 def label_all(kind: str, options: Sequence[Any]) -> list[str]:
     """What distinguishes the runs, in words: ``digits loorf n=2 seed=0``."""
+    if not options:
+        return []
     names = [item.name for item in fields(options[0]) if item.metadata.get("identity", True)]
     varying = [name for name in names if varies(options, name)]
     return [" ".join(_words(item, varying)) or kind for item in options]

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from dbsurf.experiments.registry import experiment
 from dbsurf.runs.checkpoint import NEWEST
+from dbsurf.runs.experiment import Experiment
 from dbsurf.runs.folder import read_summary
 from dbsurf.runs.options import config_hash
 
@@ -68,22 +69,27 @@ class Run:
 
     def words(self) -> list[str]:
         """The command that does this run alone."""
-        presets = experiment(self.experiment).PRESETS
-        base = presets.get(getattr(self.options, "preset", None))
-        return ["dbsurf", self.experiment, *option_words(self.options, base)]
+        record = experiment(self.experiment)
+        base = record.presets.get(str(getattr(self.options, "preset", None)))
+        return ["dbsurf", *record.command.split(" "), *option_words(self.options, base)]
 
     def command(self) -> str:
         """`words` for a shell."""
         return shlex.join(self.words())
 
 
-def placed(experiment: str, options: Any, out: Path, label: str = "") -> Run:
+def placed(record: Experiment, options: Any, out: Path, label: str = "") -> Run:
     """The run of ``options`` in its folder under ``out``, to be resumed if it is there.
 
-    The folder's name depends on what the run computes and on nothing else.
+    The folder's name depends on what the run computes and on nothing else: some words for readers,
+    then a hash of the configuration. A folder of an older version has the hash alone.
     """
-    name = f"{experiment}-{config_hash(experiment, options.config())}"
-    return Run(experiment, with_fields(options, out=out / name, resume=True), label)
+    code = config_hash(record.group, options.config())
+    words = with_fields(options, out=None).folder().name
+    name = f"{record.name}-{words}-{code}"
+    if (out / f"{record.group}-{code}").is_dir():
+        name = f"{record.group}-{code}"
+    return Run(record.name, with_fields(options, out=out / name, resume=True), label)
 
 
 def with_fields(options: Any, **values: Any) -> Any:

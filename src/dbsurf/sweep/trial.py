@@ -10,6 +10,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 
+from dbsurf.experiments.registry import experiment
 from dbsurf.runs.folder import read_summary
 from dbsurf.sweep.run import Run, placed, with_fields
 from dbsurf.sweep.work import work
@@ -61,7 +62,7 @@ def measure(run: Run, executor: Executor) -> Speed:
                 bound_images=FEW // 10,
                 measure_variance=False,
             )
-            trial = placed(run.experiment, options, Path(folder), run.label)
+            trial = placed(experiment(run.experiment), options, Path(folder), run.label)
             before = time.perf_counter()
             outcome = executor.submit(work, trial, "trial").result()
             wall[steps] = time.perf_counter() - before

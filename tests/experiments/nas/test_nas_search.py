@@ -14,21 +14,14 @@ import pytest
 import torch
 
 import dbsurf
-from dbsurf.cli import main
-from dbsurf.experiments.nas import (
-    Options,
-    baselines,
-    conclusion,
-    policy,
-    search,
-    space,
-    synthetic,
-    trace,
-)
-from dbsurf.experiments.nas.trace import Trace
+from dbsurf.commands.main import main
+from dbsurf.experiments.nas import TableOptions, space
+from dbsurf.experiments.nas.landscape import synthetic_columns
+from dbsurf.experiments.nas.table_search import methods, search, trace
+from dbsurf.experiments.nas.table_search.trace import Trace
 
-SHORT = Options(dataset="synthetic", steps=40, seeds=3)
-VAL = synthetic.columns()["synthetic", "val", 12]
+SHORT = TableOptions(dataset="synthetic", steps=40, seeds=3)
+VAL = synthetic_columns()["synthetic", "val", 12]
 
 
 def silent(step: int, note: str) -> None:
@@ -121,12 +114,12 @@ def test_points_of_curves_end_at_the_last():
 
 def test_reaching_a_target():
     accuracies = np.array([[1.0, 5.0, 1.0], [3.0, 2.0, 1.0], [4.0, 9.0, 2.0]])
-    assert conclusion.first_reach(accuracies, 3.0, [10, 20, 30]) == [20, 10, None]
+    assert trace.first_reach(accuracies, 3.0, [10, 20, 30]) == [20, 10, None]
 
 
 def test_standard_error_of_known_numbers():
-    assert conclusion.standard_error(np.array([1.0, 3.0])) == pytest.approx(1.0)
-    assert conclusion.standard_error(np.array([2.0])) is None
+    assert trace.error_of(np.array([1.0, 3.0])) == pytest.approx(1.0)
+    assert trace.error_of(np.array([2.0])) is None
 
 
 # --- searching ------------------------------------------------------------------------------------
@@ -135,7 +128,7 @@ def test_standard_error_of_known_numbers():
 def test_a_policy_finds_the_only_good_edge():
     """Accuracy counts the edges with operation 3: the mode must become 3 on all of them."""
     validation = (space.cells() == 3).sum(1).astype(float)
-    found = policy.search(
+    found = methods.gradient_search(
         validation,
         dbsurf.DBsurf(5, validate=False),
         seeds=4,
@@ -150,7 +143,7 @@ def test_a_policy_finds_the_only_good_edge():
 
 def test_exact_asks_for_every_cell_once_and_follows_the_expectation():
     validation = (space.cells() == 3).sum(1).astype(float)
-    found = policy.search(
+    found = methods.gradient_search(
         validation,
         dbsurf.get("exact"),
         seeds=100,
@@ -165,17 +158,17 @@ def test_exact_asks_for_every_cell_once_and_follows_the_expectation():
 
 
 def test_random_search_asks_for_no_cell_twice():
-    found = baselines.random_search(500, seeds=3, generator=np.random.default_rng(0))
+    found = methods.random_search(500, seeds=3, generator=np.random.default_rng(0))
     assert found.queries.shape == (500, 3)
     assert all(len(set(column)) == 500 for column in found.queries.T)
-    whole = baselines.random_search(10**6, seeds=2, generator=np.random.default_rng(0))
+    whole = methods.random_search(10**6, seeds=2, generator=np.random.default_rng(0))
     assert whole.queries.shape == (space.SIZE, 2)
 
 
 def evolve(queries: int, **words: int) -> Trace:
     settings = {"seeds": 3, "population": 10, "tournament": 4} | words
     generator = np.random.default_rng(1)
-    return baselines.evolution(VAL, queries, generator=generator, show=silent, **settings)
+    return methods.evolution(VAL, queries, generator=generator, show=silent, **settings)
 
 
 def test_a_child_differs_from_somebody_alive_in_one_edge():
@@ -197,8 +190,8 @@ def test_evolution_with_a_tournament_of_all_follows_the_best_alive():
 
 def test_a_finished_folder(tmp_path, capsys):
     out = tmp_path / "run"
-    words = ["--mode", "table", "--dataset", "synthetic", "--steps", "40", "--seeds", "3"]
-    assert main(["nas", *words, "--out", str(out)]) == 0
+    words = ["--dataset", "synthetic", "--steps", "40", "--seeds", "3"]
+    assert main(["nas", "table", *words, "--out", str(out)]) == 0
     assert "over 3 searches" in capsys.readouterr().out
     files = {path.name for path in out.iterdir()}
     assert files == {"config.json", "environment.json", "summary.json", "curves.csv"}
@@ -210,7 +203,7 @@ def test_a_finished_folder(tmp_path, capsys):
     assert config["seeds"] == 3
     assert "channels" not in config  # of the other mode
     assert [cell["seed"] for cell in summary["found"]] == [0, 1, 2]
-    columns = synthetic.columns()
+    columns = synthetic_columns()
     for cell in summary["found"]:
         assert space.to_index(space.from_string(cell["architecture"])) == cell["index"]
         for name, split, epochs in (("val_12", "val", 12), ("test_200", "test", 200)):
@@ -288,7 +281,6 @@ def test_a_seed_does_not_depend_on_its_neighbours(tmp_path, estimator):
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--dataset", "mnist"], "dataset must be one of cifar10, "),
         (["--dataset", "cifar10"], "nasbench201 is not in "),
         (["--estimator", "dbsruf"], "estimator must be one of .*random, evolution, got 'dbsruf'"),
         (["--estimator", "arms", "--n", "4"], "must be Bernoulli for ARMS, got Categorical"),
@@ -298,7 +290,7 @@ def test_a_seed_does_not_depend_on_its_neighbours(tmp_path, estimator):
         (["--estimator", "random", "--estimator-options", "alpha=1"], "must be empty for random"),
         (["--estimator", "loorf", "--n", "1"], "n must be at least 2|n must be"),
         (["--n", "0"], "n must be"),
-        (["--seeds", "-1"], "seeds must be at least 0, got -1"),
+        (["--seeds", "-1"], "seeds must be at least 1, got -1"),
         (["--logits-rate", "0"], "logits_rate must be above 0, got 0"),
         (["--finalists", "0"], "finalists must be at least 1, got 0"),
         (["--estimator", "evolution", "--population", "0"], "population must be at least 1"),
@@ -307,11 +299,30 @@ def test_a_seed_does_not_depend_on_its_neighbours(tmp_path, estimator):
 def test_bad_input_ends_with_one_line_and_leaves_nothing(tmp_path, capsys, words, reason):
     dataset = [] if "--dataset" in words else ["--dataset", "synthetic"]
     place = ["--out", str(tmp_path / "run"), "--data-dir", str(tmp_path / "data")]
-    assert main(["nas", *dataset, *words, *place]) == 2
+    assert main(["nas", "table", *dataset, *words, *place]) == 2
     error = capsys.readouterr().err
     assert re.search(reason, error)
     assert error.count("\n") == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_only_data_sets_of_the_table_are_accepted(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["nas", "table", "--dataset", "mnist"])
+    assert stopped.value.code == 2
+    assert "cifar10" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["nas", "table", "--help"])
+    assert "{cifar10,cifar100,imagenet16-120,synthetic}" in capsys.readouterr().out
+
+
+def test_the_way_to_search_must_be_named(capsys):
+    assert main(["nas", "tables"]) == 2
+    assert "nas must be followed by table or supernet, got 'tables'" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as stopped:
+        main(["nas"])
+    assert stopped.value.code == 0
+    assert "supernet" in capsys.readouterr().out
 
 
 def test_a_damaged_table_is_named(tmp_path, capsys):
@@ -322,7 +333,7 @@ def test_a_damaged_table_is_named(tmp_path, capsys):
         arrays = {name: table[name].copy() for name in table.files}
     arrays["acc"][17, 3] += 1
     np.savez(tmp_path / "nasbench201.npz", **arrays)
-    assert main(["nas", "--data-dir", str(tmp_path), "--out", str(tmp_path / "run")]) == 2
+    assert main(["nas", "table", "--data-dir", str(tmp_path), "--out", str(tmp_path / "run")]) == 2
     error = capsys.readouterr().err
     assert "corrupt: sha256 of cifar100_test_200 must be" in error
     assert error.count("\n") == 1

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dbsurf.experiments.nas import equivalence, space
+from dbsurf.experiments.nas import space
 
 DATA = Path(os.environ.get("DBSURF_DATA", "-"))
 TABLE, SOURCE = DATA / "nasbench201.npz", DATA / "nasbench201-sources" / "nats_bench.csv"
@@ -85,7 +85,7 @@ def test_bad_cells_and_indices_are_refused():
 
 
 def test_there_are_6466_classes_by_the_benchmarks_names_and_4930_when_sums_are_opened():
-    named, opened = equivalence.classes(), equivalence.classes(equivalence.simplified)
+    named, opened = space.classes(), space.classes(space.simplified)
     assert len(np.unique(named)) == 6_466
     assert len(np.unique(opened)) == 4_930
     # Opening sums only ever joins classes: cells of one name are in one class of the other.
@@ -99,14 +99,14 @@ def test_there_are_6466_classes_by_the_benchmarks_names_and_4930_when_sums_are_o
 def test_names_are_the_benchmarks_own():
     with SOURCE.open(newline="") as file:
         published = [row["UniqueString"] for row in csv.DictReader(file)]
-    assert published == [equivalence.benchmark_name(cell) for cell in space.cells()]
+    assert published == [space.benchmark_name(cell) for cell in space.cells()]
 
 
 def test_what_cannot_reach_the_output_does_not_matter():
     # Nodes 1 and 2 lead nowhere: whatever feeds them, the cell is a skip from input to output.
-    bare = equivalence.simplified((0, 0, 0, 1, 0, 0))
-    assert bare == equivalence.simplified((3, 2, 4, 1, 0, 0))
-    assert bare != equivalence.simplified((3, 2, 4, 2, 0, 0))
+    bare = space.simplified((0, 0, 0, 1, 0, 0))
+    assert bare == space.simplified((3, 2, 4, 1, 0, 0))
+    assert bare != space.simplified((3, 2, 4, 2, 0, 0))
 
 
 def test_exchanging_the_inner_nodes_changes_nothing():
@@ -114,9 +114,9 @@ def test_exchanging_the_inner_nodes_changes_nothing():
     for first, second in ((2, 3), (4, 3), (1, 2)):
         one = (first, second, 0, 0, 4, 2)
         other = (second, first, 0, 0, 2, 4)
-        assert equivalence.simplified(one) == equivalence.simplified(other)
+        assert space.simplified(one) == space.simplified(other)
 
 
 def test_a_cell_without_a_path_computes_nothing():
-    assert equivalence.simplified((3, 3, 3, 0, 0, 0)) == ()
-    assert equivalence.simplified((0, 0, 3, 0, 3, 3)) == ()
+    assert space.simplified((3, 3, 3, 0, 0, 0)) == ()
+    assert space.simplified((0, 0, 3, 0, 3, 3)) == ()

@@ -8,8 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dbsurf.experiments.nas import equivalence, paper, space, synthetic
-from dbsurf.experiments.nas.table import DATASETS, Table, load_table
+from dbsurf.experiments.nas import searches as paper
+from dbsurf.experiments.nas import space
+from dbsurf.experiments.nas.landscape import (
+    CHANCE,
+    DATASETS,
+    Table,
+    load_table,
+    synthetic_columns,
+)
 
 DATA = Path(os.environ.get("DBSURF_DATA", "-"))
 needs_table = pytest.mark.skipif(
@@ -110,7 +117,7 @@ def test_records_of_nats_bench_serve_where_the_table_is_not_here(tmp_path):
 
 
 def test_the_synthetic_landscape_is_the_same_every_time_and_has_structure():
-    first, again = synthetic.columns(), synthetic.columns.__wrapped__()
+    first, again = synthetic_columns(), synthetic_columns.__wrapped__()
     for key, column in first.items():
         np.testing.assert_array_equal(column, again[key])
         assert column.shape == (space.SIZE,)
@@ -118,5 +125,11 @@ def test_the_synthetic_landscape_is_the_same_every_time_and_has_structure():
         assert column.max() <= 100
     short, test = first["synthetic", "val", 12], first["synthetic", "test", 200]
     assert 0.7 < np.corrcoef(short, test)[0, 1] < 0.999  # short training tells much, not all
-    dead = [not equivalence.simplified(cell) for cell in space.cells()]
-    assert (test[dead] == synthetic.CHANCE).all()
+    dead = [not space.simplified(cell) for cell in space.cells()]
+    assert (test[dead] == CHANCE).all()
+
+
+def test_papers_table_is_whole():
+    assert len(paper.TABLE_2) == 9
+    assert paper.TABLE_2["discrete", "DSNAS"]["cifar100"] == (31.01, 16.38)
+    assert paper.DBSURF == {"cifar10": 94.36, "cifar100": 73.51, "imagenet16-120": 46.34}

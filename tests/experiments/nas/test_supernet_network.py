@@ -9,9 +9,13 @@ import torch
 from torch import Tensor, distributed, nn
 
 from dbsurf.experiments.nas import space
-from dbsurf.experiments.nas.supernet.cell import Cell, alive
-from dbsurf.experiments.nas.supernet.network import Supernet
-from dbsurf.experiments.nas.supernet.normalisation import BatchNorm, synchronise
+from dbsurf.experiments.nas.supernet.network import (
+    BatchNorm,
+    SharedCell,
+    Supernet,
+    alive,
+    synchronise,
+)
 
 f64 = torch.float64
 NONE, SKIP, CONV1, CONV3, POOL = range(5)
@@ -46,7 +50,7 @@ def test_logits_for_images_of_any_size(colours, size):
     assert network(torch.randn(3, colours, size, size), (CONV3,) * 6).shape == (3, 7)
 
 
-def reference(cell: Cell, x: Tensor, path: tuple[int, ...]) -> Tensor:
+def reference(cell: SharedCell, x: Tensor, path: tuple[int, ...]) -> Tensor:
     """Every edge computed, "none" being a product with 0."""
     nodes = [x, *(torch.zeros_like(x) for _ in range(3))]
     for (source, target), edge, operation in zip(cell.graph, cell.edges, path, strict=True):
@@ -56,7 +60,7 @@ def reference(cell: Cell, x: Tensor, path: tuple[int, ...]) -> Tensor:
 
 
 def test_what_is_left_out_makes_no_difference():
-    cell = Cell(2).double()
+    cell = SharedCell(2).double()
     x = torch.randn(4, 2, 5, 5, dtype=f64)
     for path in itertools.islice(itertools.product(range(5), repeat=6), 0, None, 61):
         torch.testing.assert_close(cell(x, path), reference(cell, x, path), rtol=0, atol=1e-12)
@@ -71,7 +75,7 @@ def test_edges_that_cannot_matter():
 
 def test_a_cell_that_is_cut_gives_nothing():
     x = torch.randn(2, 3, 4, 4)
-    assert (Cell(3)(x, (CONV3, CONV3, CONV3, NONE, NONE, NONE)) == 0).all()
+    assert (SharedCell(3)(x, (CONV3, CONV3, CONV3, NONE, NONE, NONE)) == 0).all()
 
 
 @pytest.mark.parametrize("path", [(CONV3, POOL, SKIP, NONE, CONV1, CONV3), (CONV1,) * 6])

@@ -11,9 +11,8 @@ from torch.distributions import Categorical, Independent
 
 import dbsurf
 from dbsurf.experiments.nas.space import EDGES
-from dbsurf.experiments.nas.supernet.architecture import Architecture
+from dbsurf.experiments.nas.supernet.architecture import Architecture, CellLosses, loss
 from dbsurf.experiments.nas.supernet.network import Supernet
-from dbsurf.experiments.nas.supernet.paths import PathLosses, loss
 
 f64 = torch.float64
 TOY = ((0, 1), (0, 2), (1, 2))  # three nodes, three edges
@@ -32,9 +31,9 @@ def gradients(estimator: str, batching: str) -> list[Tensor]:
     with torch.no_grad():
         architecture.logits.copy_(torch.randn(6, 5, dtype=f64))
         architecture.fixed[2] = 3
-    f = PathLosses(lambda path: loss(network(images, path), labels), EDGES, batching)
+    f = CellLosses(lambda path: loss(network(images, path), labels), EDGES, batching)
     value = dbsurf.get(estimator, 5)(
-        lambda samples: f(architecture.paths(samples)),
+        lambda samples: f(architecture.whole_cells(samples)),
         architecture.distribution(),
         generator=torch.Generator().manual_seed(7),
     )
@@ -63,7 +62,7 @@ def test_weights_get_the_mean_over_paths_and_equal_functions_are_evaluated_once(
         return loss(network(images, path), labels)
 
     paths = torch.tensor([[3, 1, 2], [3, 1, 2], [0, 3, 4], [1, 3, 0]])  # the last two do the same
-    values = PathLosses(evaluate, TOY, batching)(paths)
+    values = CellLosses(evaluate, TOY, batching)(paths)
     assert len(evaluated) == 2
     assert values.requires_grad == (batching == "together")
     if values.requires_grad:
@@ -103,7 +102,7 @@ def test_how_many_paths_are_held_at_once(batching, most):
 
     paths = torch.tensor([[3, 1, 2], [3, 1, 3], [1, 1, 4], [1, 3, 4], [2, 2, 2]])
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda kept: kept.tensor):
-        values = PathLosses(evaluate, TOY, batching)(paths)
+        values = CellLosses(evaluate, TOY, batching)(paths)
     assert values.shape == (5,)
     assert max(peaks) == most
 
@@ -115,7 +114,7 @@ def toy_losses() -> Tensor:
     """The loss of every path of a three-edge supernet with fixed weights, ``(5, 5, 5)``."""
     torch.manual_seed(11)
     network, images, labels = batch(TOY)
-    f = PathLosses(lambda path: loss(network(images, path), labels), TOY)
+    f = CellLosses(lambda path: loss(network(images, path), labels), TOY)
     every = torch.cartesian_prod(*[torch.arange(5)] * 3)
     return f(every).detach().view(5, 5, 5)
 
@@ -171,13 +170,13 @@ def test_a_step_of_the_supernet_is_one_term_of_that_sum():
     architecture = Architecture(3).double()
     with torch.no_grad():
         architecture.logits.copy_(LOGITS)
-    losses = PathLosses(lambda path: loss(network(images, path), labels), TOY, "one-by-one")
+    losses = CellLosses(lambda path: loss(network(images, path), labels), TOY, "one-by-one")
     for samples in torch.randint(5, (20, 2, 3)):
         estimator = dbsurf.LOORF(2)
-        estimator.draw_samples = lambda seen, generator, samples=samples: samples
+        estimator.draw_with_noise = lambda law, generator, x=samples: (x, None)
         architecture.zero_grad()
         estimator(
-            lambda drawn: losses(architecture.paths(drawn)), architecture.distribution()
+            lambda drawn: losses(architecture.whole_cells(drawn)), architecture.distribution()
         ).backward()
         first, second = (table[tuple(path)] for path in samples)
         onehot = torch.nn.functional.one_hot(samples, 5).double()

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from dbsurf.cli import main
+from dbsurf.commands.main import main
 from dbsurf.data import store
 from dbsurf.experiments.nas import space
-from dbsurf.experiments.nas.options import PRESETS, Options
+from dbsurf.experiments.nas.options import SUPERNET_PRESETS as PRESETS
+from dbsurf.experiments.nas.options import SupernetOptions
 from dbsurf.experiments.nas.supernet import building
 from dbsurf.experiments.nas.supernet.drawing import draw_cell
 from dbsurf.experiments.nas.supernet.launching import search
@@ -32,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def tiny(tmp_path: Path, folder: Path) -> Options:
+def tiny(tmp_path: Path, folder: Path) -> SupernetOptions:
     return dataclasses.replace(TINY, out=tmp_path / "run", data_dir=folder)
 
 
@@ -105,8 +106,6 @@ def test_several_seeds_have_a_folder_each_and_a_summary_over_all(tiny, tmp_path)
     assert summary["queries"] == 24
     assert summary["configuration"]["seeds"] == 2
     assert read_summary(tmp_path / "run") == summary
-    assert TINY.searches() == 1
-    assert dataclasses.replace(TINY, seeds=0).searches() == 4
 
 
 def test_seeds_side_by_side_are_the_seeds_one_after_the_other(tiny, tmp_path):
@@ -116,7 +115,7 @@ def test_seeds_side_by_side_are_the_seeds_one_after_the_other(tiny, tmp_path):
     assert beside["found"] == apart["found"]
 
 
-def test_the_null_chooses_by_the_training_loss_of_cells_it_draws(tiny, tmp_path):
+def test_uniform_sampling_chooses_by_the_training_loss_of_cells_it_draws(tiny, tmp_path):
     summary = search(dataclasses.replace(tiny, estimator="uniform"))
     lines = (tmp_path / "run" / "candidates.csv").read_text().splitlines()
     assert lines[0] == "index,architecture,loss"
@@ -135,14 +134,11 @@ def test_steps_stand_above_epochs_and_divergence_is_named(tiny):
 
 
 def test_found_cells_are_looked_up(tiny, monkeypatch, tmp_path):
-    from dbsurf.experiments.nas import synthetic
-    from dbsurf.experiments.nas.supernet import summary as ours
-    from dbsurf.experiments.nas.table import Table
+    from dbsurf.experiments.nas.landscape import SYNTHETIC, Table, synthetic_columns
+    from dbsurf.experiments.nas.supernet import search as ours
 
-    table = Table("NAS-Bench-201", synthetic.columns())
-    monkeypatch.setattr(ours, "table_of", lambda options: (table, "cifar10"))
-    if ("cifar10", "test", 200) not in table.columns:
-        monkeypatch.setattr(ours, "table_of", lambda options: (table, synthetic.NAME))
+    table = Table("NAS-Bench-201", synthetic_columns())
+    monkeypatch.setattr(ours, "table_of", lambda options: (table, SYNTHETIC))
     summary = search(dataclasses.replace(tiny, epochs=1))
     (found,) = summary["found"]
     assert summary["landscape"] == "NAS-Bench-201"
@@ -153,7 +149,7 @@ def test_found_cells_are_looked_up(tiny, monkeypatch, tmp_path):
 def test_the_real_table_knows_the_subset():
     if store.locate("nasbench201") is None:
         pytest.skip("nasbench201 is not on this machine: DBSURF_DATA names no folder with it")
-    from dbsurf.experiments.nas.supernet.summary import found_cell
+    from dbsurf.experiments.nas.supernet.search import found_cell
 
     best = space.from_index(6111)
     for dataset in ("cifar10", "cifar10-subset"):
@@ -173,20 +169,20 @@ def test_every_cell_can_be_drawn(cell, tmp_path):
 
 
 def test_the_paper_preset_is_appendix_c_2():
-    paper = dataclasses.replace(PRESETS["paper"], mode="supernet")
+    paper = PRESETS["paper"]
     assert (paper.channels, paper.cells, paper.n) == (16, 5, 5)
     assert (paper.warmup_epochs, paper.epochs, paper.cosine_epochs) == (5, 45, 235)
     assert (paper.learning_rate, paper.architecture_rate, paper.prune) == (0.5, 1e-3, 0.8)
-    assert building.batch_size(paper) == 128
-    assert building.batch_size(dataclasses.replace(paper, dataset="imagenet16-120")) == 512
-    assert paper.searches() == 4
+    assert paper.batch_size() == 128
+    assert dataclasses.replace(paper, dataset="imagenet16-120").batch_size() == 512
+    assert paper.seeds == 4
 
 
 def test_smoke_takes_what_is_there(folder, tmp_path, capsys):
     smoke = dataclasses.replace(
-        PRESETS["smoke"], mode="supernet", preset="smoke", data_dir=folder, out=tmp_path / "run"
+        PRESETS["smoke"], preset="smoke", data_dir=folder, out=tmp_path / "run"
     )
-    assert smoke.searches() == 1
+    assert smoke.seeds == 1
     found = building.with_data(smoke)
     assert found.dataset in ("fashion-mnist", "digits")
     assert "cifar10 is not here" in capsys.readouterr().err
@@ -199,7 +195,7 @@ def test_smoke_takes_what_is_there(folder, tmp_path, capsys):
 def test_the_subset_stands_in_for_the_whole_where_it_is_enough():
     if store.locate("cifar10-subset") is None or store.locate("cifar10") is not None:
         pytest.skip("DBSURF_DATA names no folder with cifar10-subset and without cifar10")
-    laptop = dataclasses.replace(PRESETS["laptop"], mode="supernet")
+    laptop = PRESETS["laptop"]
     assert building.with_data(dataclasses.replace(laptop, preset="smoke")).dataset == "cifar10"
     assert building.load_images(laptop).name == "cifar10-subset"
     with pytest.raises(ValueError, match="cifar10 is not in"):
@@ -216,7 +212,10 @@ def test_the_subset_stands_in_for_the_whole_where_it_is_enough():
         (["--estimator", "arms"], "dist must be Bernoulli for ARMS, got Categorical"),
         (["--estimator", "loorf", "--n", "1"], "n must be"),
         (["--estimator", "uniform", "--estimator-options", "alpha=1"], "empty for uniform"),
-        (["--dataset", "omniglot"], "dataset must be one that has labels, got omniglot"),
+        (
+            ["--dataset", "omniglot"],
+            "dataset must be one of digits, mnist, .*imagenet16-120, got 'omniglot'",
+        ),
         (["--dataset", "cifar100"], "cifar100 is not in .*dbsurf data fetch cifar100"),
         (["--images", "5000"], "images must be at most the 4000 that digits has, got 5000"),
         (["--batch", "65"], "batch must lie between 1 and 64 images, got 65"),
@@ -229,7 +228,7 @@ def test_the_subset_stands_in_for_the_whole_where_it_is_enough():
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_bad_input_is_one_line_and_status_2(words, reason, folder, tmp_path, capsys):
-    given = ["nas", "--mode", "supernet", "--data-dir", str(folder), "--out", str(tmp_path / "r")]
+    given = ["nas", "supernet", "--data-dir", str(folder), "--out", str(tmp_path / "r")]
     given += ["--device", "cpu", "--seeds", "1", "--channels", "2", "--cells", "1"]
     given += ["--image-size", "8", "--images", "64", "--batch", "16", "--dataset", "digits"]
     assert main([*given, *words]) == 2
@@ -239,7 +238,7 @@ def test_bad_input_is_one_line_and_status_2(words, reason, folder, tmp_path, cap
 
 
 def test_precision_and_device_that_do_not_exist(folder, tmp_path, capsys, monkeypatch):
-    given = ["nas", "--mode", "supernet", "--data-dir", str(folder), "--out", str(tmp_path / "r")]
+    given = ["nas", "supernet", "--data-dir", str(folder), "--out", str(tmp_path / "r")]
     with pytest.raises(SystemExit) as stopped:
         main([*given, "--precision", "8"])
     assert stopped.value.code == 2

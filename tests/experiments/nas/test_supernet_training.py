@@ -13,8 +13,7 @@ import dbsurf
 from dbsurf.experiments.nas.supernet.architecture import OPEN, Architecture
 from dbsurf.experiments.nas.supernet.images import Batches, Standard, as_tensor, augment
 from dbsurf.experiments.nas.supernet.network import Supernet
-from dbsurf.experiments.nas.supernet.schedule import Schedule
-from dbsurf.experiments.nas.supernet.training import Trainer
+from dbsurf.experiments.nas.supernet.training import Schedule, Trainer
 from dbsurf.experiments.nas.supernet.workers import Workers
 
 CPU = torch.device("cpu")
@@ -142,7 +141,7 @@ def test_an_edge_is_fixed_when_its_best_operation_leads_by_the_threshold():
     assert architecture.entropy()[1] == 0
     assert architecture.entropy()[0] == pytest.approx(math.log(5))
     assert architecture.likeliest()[1] == 0
-    paths = architecture.paths(torch.full((3, 5), 4))
+    paths = architecture.whole_cells(torch.full((3, 5), 4))
     assert paths.tolist() == [[4, 0, 4, 4, 4, 4]] * 3
     with torch.no_grad():
         architecture.logits[1] = torch.tensor([0.0, 9, 0, 0, 0])

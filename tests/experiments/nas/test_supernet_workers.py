@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from dbsurf.experiments.nas.options import Options
+from dbsurf.experiments.nas.options import SupernetOptions
 from dbsurf.experiments.nas.supernet.launching import search
 from dbsurf.runs.checkpoint import read_checkpoint
 from supernet_runs import TINY, digits
@@ -26,13 +26,13 @@ SHORT = dataclasses.replace(
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Options:
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> SupernetOptions:
     """With the digits in a folder of their own, read from their table once."""
     return dataclasses.replace(SHORT, data_dir=digits(tmp_path_factory.mktemp("data")))
 
 
 @pytest.fixture(scope="module")
-def alone(tiny: Options, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def alone(tiny: SupernetOptions, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the run in one process and single precision."""
     torch.set_num_threads(1)
     out = tmp_path_factory.mktemp("alone") / "run"

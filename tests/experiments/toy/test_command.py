@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import torch
 
-from dbsurf import cli
+from dbsurf.commands import main as cli
 from dbsurf.experiments.toy import curves, statements
 
 TINY = ["--points", "9", "--draws", "100", "--comparison-draws", "10"]

@@ -1,147 +1,203 @@
-"""The options of the architecture search: section 4.3 and appendix C.2 by default."""
+"""The options of the two architecture searches: section 4.3 and appendix C.2 by default."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-import tyro
-
-from dbsurf.experiments.nas.supernet.paths import Batching
-from dbsurf.experiments.nas.supernet.workers import Precision
+from dbsurf.report.labels import file_name
 from dbsurf.runs.device import Device
-from dbsurf.runs.options import ELSEWHERE, configuration, estimator_label
+from dbsurf.runs.options import (
+    EXECUTION,
+    check_counts,
+    check_memory,
+    check_rates,
+    configuration,
+)
 
-SUPERNET: dict[str, Any] = {"mode": "supernet"}  # fields that table mode does not have
-TABLE: dict[str, Any] = {"mode": "table"}  # fields that supernet mode does not have
-TABLE_STEPS = 1_000
+TableDataset = Literal["cifar10", "cifar100", "imagenet16-120", "synthetic"]
+Batching = Literal["together", "one-by-one"]
+Precision = Literal["32", "16-mixed", "bf16-mixed"]
+Preset = Literal["paper", "laptop", "smoke"]
 
 
 @dataclass(frozen=True)
-class Options:
-    """Search for a cell of NAS-Bench-201 (section 4.3, table 2)."""
+class TableOptions:
+    """Search for a cell of NAS-Bench-201 by looking accuracies up in its table."""
 
-    mode: Literal["table", "supernet"] = "table"
-    """table: look accuracies up. supernet: train shared weights."""
-    dataset: str = "cifar10"
-    """cifar10, cifar100 or imagenet16-120; table mode also takes synthetic."""
+    dataset: TableDataset = "cifar10"
+    """Data set of the table; synthetic is a made-up table and needs no download."""
     estimator: str = "dbsurf"
-    """Gradient estimator by name, or a baseline: random, evolution (table), uniform (supernet)."""
+    """Gradient estimator by name, or a baseline: random, evolution."""
     estimator_options: tuple[str, ...] = ()
-    """What else the estimator takes, as NAME=VALUE."""
+    """Options of the estimator, as NAME=VALUE: alpha=preserve debias=true."""
     n: int = 5
-    """Cells drawn for each step."""
-    steps: int = 0
-    """Steps of the search (0: 1,000 by table; by supernet, what the epochs make)."""
-    seeds: int = 0
-    """Number of independent searches (0: 100 by table, 4 by supernet)."""
+    """Cells drawn in each step."""
+    steps: int = 1_000
+    """Steps of a search."""
+    seeds: int = 100
+    """Number of independent searches."""
     seed: int = 0
     """Seed of the first of them."""
 
-    # By table alone.
-    logits_rate: float = field(default=0.05, metadata=TABLE)
-    """Table: of Adam for the logits."""
-    choice: Literal["mode", "best", "finalists"] = field(default="finalists", metadata=TABLE)
-    """Table: the cell that a search ends with. mode: the most probable. best: of those asked for,
-    the one of the highest 12-epoch validation accuracy. finalists: of the best few by that, the
-    one of the highest 200-epoch validation accuracy. Without a distribution mode is best."""
-    finalists: int = field(default=30, metadata=TABLE)
-    """Table: how many are trained for 200 epochs to choose among them."""
-    population: int = field(default=25, metadata=TABLE)
-    """Table: cells alive, for `--estimator evolution`."""
-    tournament: int = field(default=5, metadata=TABLE)
-    """Table: candidates for a parent, for `--estimator evolution`."""
+    logits_rate: float = 0.05
+    """Learning rate of Adam for the logits."""
+    choice: Literal["mode", "best", "finalists"] = "finalists"
+    """The cell that a search ends with. mode: the most probable one. best: of those looked up, the
+    one with the highest 12-epoch validation accuracy. finalists: of the best few by that, the one
+    with the highest 200-epoch validation accuracy. A search without a distribution has no mode and
+    takes best."""
+    finalists: int = 30
+    """Number of cells that are trained for 200 epochs to choose among them."""
+    population: int = 25
+    """Cells in the population, for `--estimator evolution`."""
+    tournament: int = 5
+    """Candidates for a parent, for `--estimator evolution`."""
 
-    # By supernet alone: what is trained, and for how long (appendix C.2) ...
-    channels: int = field(default=16, metadata=SUPERNET)
-    """Supernet: channels of the first stage."""
-    cells: int = field(default=5, metadata=SUPERNET)
-    """Supernet: cells in each of the three stages."""
-    image_size: int = field(default=0, metadata=SUPERNET)
-    """Supernet: side of the images (0: as they are)."""
-    images: int = field(default=0, metadata=SUPERNET)
-    """Supernet: train on the first so many images (0: all)."""
-    batch: int = field(default=0, metadata=SUPERNET)
-    """Supernet: images in a batch (0: 128, for imagenet16-120 512)."""
-    warmup_epochs: int = field(default=5, metadata=SUPERNET)
-    """Supernet: epochs in which the architecture stays uniform."""
-    epochs: int = field(default=45, metadata=SUPERNET)
-    """Supernet: epochs of training after the warm-up."""
-    cosine_epochs: float = field(default=235, metadata=SUPERNET)
-    """Supernet: epochs after which the learning rate would reach 0."""
-    learning_rate: float = field(default=0.5, metadata=SUPERNET)
-    """Supernet: of SGD for the weights, at the end of the warm-up."""
-    architecture_rate: float = field(default=1e-3, metadata=SUPERNET)
-    """Supernet: of Adam for the architecture."""
-    prune: float = field(default=0.8, metadata=SUPERNET)
-    """Supernet: fix an edge when its best probability leads the second by so much (1: never)."""
-    candidates: int = field(default=100, metadata=SUPERNET)
-    """Supernet: cells among which `--estimator uniform` chooses by their training loss."""
-    precision: Precision = field(default="32", metadata=SUPERNET)
-    """Supernet: of the network; the mixed ones need the extra cluster."""
-    supernet_seeds: Annotated[int, tyro.conf.Suppress] = field(default=4, metadata=ELSEWHERE)
-
-    # ... and how.
-    path_batching: Batching = field(default="together", metadata=ELSEWHERE)
-    """Supernet: hold the paths of a step in memory together, or one-by-one."""
-    jobs: int = field(default=1, metadata=ELSEWHERE)
-    """Supernet: seeds that are searched side by side, in processes of one thread each."""
-    devices: int = field(default=1, metadata=ELSEWHERE)
-    """Supernet: devices (of the CPU: processes) that share a batch."""
-    nodes: int = field(default=1, metadata=ELSEWHERE)
-    """Supernet: machines with so many devices each, started by torchrun or srun."""
-    evaluate_every: int = field(default=0, metadata=ELSEWHERE)
-    """Supernet: steps between rows of metrics.csv (0: an epoch)."""
-    checkpoint_every: int = field(default=0, metadata=ELSEWHERE)
-    """Supernet: steps between checkpoints (0: an epoch)."""
-    tensorboard: bool = field(default=True, metadata=ELSEWHERE)
-    """Supernet: write TensorBoard events into the run folder."""
-
-    out: Path | None = field(default=None, metadata=ELSEWHERE)
+    out: Path | None = field(default=None, metadata=EXECUTION)
     """Run folder; by default runs/nas/ and a name made of the options above."""
-    resume: bool = field(default=False, metadata=ELSEWHERE)
-    """Continue from the folder's checkpoint, if there is one."""
-    device: Device = field(default="auto", metadata=ELSEWHERE)
-    """Where to compute; auto takes the fastest there is."""
-    threads: int = field(default=0, metadata=ELSEWHERE)
-    """Processor threads (0: one by table, as many as torch likes by supernet)."""
-    data_dir: Path | None = field(default=None, metadata=ELSEWHERE)
+    threads: int = field(default=1, metadata=EXECUTION)
+    """Processor threads; the tensors are small, and one thread is the fastest."""
+    data_dir: Path | None = field(default=None, metadata=EXECUTION)
     """Data folder, instead of the one that DBSURF_DATA names."""
-    preset: str | None = field(default=None, metadata=ELSEWHERE)
-    """Take all defaults from a preset: paper, laptop or smoke."""
+    preset: Preset | None = field(default=None, metadata=EXECUTION)
+    """Take all defaults from a preset; the table search is small, and all three are the same."""
+
+    def check(self) -> None:
+        """Raise a ValueError for the first option that no search can be made with."""
+        lowest = {"n": 1, "steps": 1, "seeds": 1, "seed": 0, "finalists": 1, "threads": 1}
+        check_counts(self, lowest | {"population": 1, "tournament": 1})
+        check_rates(self, ("logits_rate",))
+        check_memory(1600 * self.n * self.steps, "the queries of 100 searches")
 
     def config(self) -> dict[str, Any]:
         """What the run computes, as JSON: two runs with equal configurations are the same run."""
-        found = {**configuration(self), "seeds": self.searches()}
-        if self.mode == "table":
-            found["steps"] = self.steps or TABLE_STEPS
-        for item in fields(self):
-            if item.metadata.get("mode", self.mode) != self.mode:
-                del found[item.name]
-        return found
-
-    def searches(self) -> int:
-        """How many searches there are."""
-        return self.seeds or {"table": 100, "supernet": self.supernet_seeds}[self.mode]
+        return {"mode": "table", **configuration(self)}
 
     def label(self) -> str:
         """The estimator and its options as one word."""
-        return estimator_label(self.estimator, self.estimator_options)
+        return file_name(self.estimator, self.estimator_options)
 
     def folder(self) -> Path:
         """The run folder."""
-        if self.out is not None:
-            return self.out
-        name = f"{self.mode}-{self.dataset}-{self.label()}-n{self.n}-seed{self.seed}"
-        return Path("runs/nas") / name
+        name = f"table-{self.dataset}-{self.label()}-n{self.n}-seed{self.seed}"
+        return self.out if self.out is not None else Path("runs/nas") / name
 
 
-# A supernet in twenty minutes on two cores. As many warm-up steps as the paper's, about; the
-# warm-up's end, the cosine and the logits' rate keep to the paper's proportions: the base rate
-# to the batch, the cosine to the epochs, and Adam's rate times the steps of training (17.55), since
-# that is how far a logit can go.
-_LAPTOP = Options(
+@dataclass(frozen=True)
+class SupernetOptions:
+    """Search for a cell of NAS-Bench-201 by training a supernet (section 4.3, table 2)."""
+
+    dataset: str = "cifar10"
+    """Labelled images: cifar10, cifar100, imagenet16-120 or cifar10-subset, whose cells are in the
+    table, or fashion-mnist, mnist, digits."""
+    estimator: str = "dbsurf"
+    """Gradient estimator by name. uniform: sample cells uniformly and choose by training loss."""
+    estimator_options: tuple[str, ...] = ()
+    """Options of the estimator, as NAME=VALUE."""
+    n: int = 5
+    """Cells drawn in each step."""
+    steps: int = 0
+    """Steps of the search (0: as many as the epochs have)."""
+    seeds: int = 4
+    """Number of independent searches, with seeds 5 apart."""
+    seed: int = 0
+    """Seed of the first of them."""
+
+    channels: int = 16
+    """Channels of the first stage."""
+    cells: int = 5
+    """Cells in each of the three stages."""
+    image_size: int = 0
+    """Side of the images (0: unchanged)."""
+    images: int = 0
+    """Number of training images, taken from the start of the set (0: all)."""
+    batch: int = 0
+    """Images in a batch (0: 128, for imagenet16-120 512)."""
+    warmup_epochs: int = 5
+    """Epochs in which the architecture stays uniform."""
+    epochs: int = 45
+    """Epochs of training after the warm-up."""
+    cosine_epochs: float = 235
+    """Epochs after which the learning rate would reach 0."""
+    learning_rate: float = 0.5
+    """Learning rate of SGD for the weights, at the end of the warm-up."""
+    architecture_rate: float = 1e-3
+    """Learning rate of Adam for the architecture."""
+    prune: float = 0.8
+    """Fix an edge when its best probability leads the second by so much (1: never)."""
+    candidates: int = 100
+    """Cells among which `--estimator uniform` chooses by their training loss."""
+    precision: Precision = "32"
+    """Precision of the network; the mixed ones need the extra cluster."""
+
+    path_batching: Batching = field(default="together", metadata=EXECUTION)
+    """Hold the n cells of a step in memory together, or one by one."""
+    jobs: int = field(default=1, metadata=EXECUTION)
+    """Seeds that are searched at the same time, in processes of one thread each."""
+    devices: int = field(default=1, metadata=EXECUTION)
+    """Devices (of the CPU: processes) that share a batch."""
+    nodes: int = field(default=1, metadata=EXECUTION)
+    """Machines with so many devices each, started by torchrun or srun."""
+    evaluate_every: int = field(default=0, metadata=EXECUTION)
+    """Steps between rows of metrics.csv (0: an epoch)."""
+    checkpoint_every: int = field(default=0, metadata=EXECUTION)
+    """Steps between checkpoints (0: an epoch)."""
+    tensorboard: bool = field(default=True, metadata=EXECUTION)
+    """Write TensorBoard events into the run folder."""
+    out: Path | None = field(default=None, metadata=EXECUTION)
+    """Run folder; by default runs/nas/ and a name made of the options above."""
+    resume: bool = field(default=False, metadata=EXECUTION)
+    """Continue from the folder's checkpoint, if there is one."""
+    device: Device = field(default="auto", metadata=EXECUTION)
+    """Where to compute; auto takes the fastest there is."""
+    threads: int = field(default=0, metadata=EXECUTION)
+    """Processor threads (0: torch's own number)."""
+    data_dir: Path | None = field(default=None, metadata=EXECUTION)
+    """Data folder, instead of the one that DBSURF_DATA names."""
+    preset: Preset | None = field(default=None, metadata=EXECUTION)
+    """Take all defaults from a preset: paper, laptop or smoke."""
+
+    def check(self) -> None:
+        """Raise a ValueError for the first option that no search can be made with."""
+        lowest = {"n": 1, "steps": 0, "seeds": 1, "seed": 0, "threads": 0, "channels": 1}
+        lowest |= {"cells": 1, "image_size": 0, "images": 0, "batch": 0, "warmup_epochs": 0}
+        lowest |= {"epochs": 1, "candidates": 1, "devices": 1, "nodes": 1, "jobs": 1}
+        check_counts(self, lowest | {"evaluate_every": 0, "checkpoint_every": 0})
+        check_rates(self, ("learning_rate", "architecture_rate", "cosine_epochs"))
+        if 0 < self.image_size < 4:  # two reductions leave nothing of a smaller image
+            raise ValueError(f"image_size must be 0 or at least 4, got {self.image_size}")
+        processes = self.devices * self.nodes
+        if self.batch_size() % processes:
+            raise ValueError(
+                f"batch must be a multiple of the {processes} processes, got {self.batch_size()}"
+            )
+
+    def batch_size(self) -> int:
+        """Images in a batch."""
+        return self.batch or (512 if self.dataset == "imagenet16-120" else 128)
+
+    def config(self) -> dict[str, Any]:
+        """What the run computes, as JSON: two runs with equal configurations are the same run."""
+        return {"mode": "supernet", **configuration(self)}
+
+    def label(self) -> str:
+        """The estimator and its options as one word."""
+        return file_name(self.estimator, self.estimator_options)
+
+    def folder(self) -> Path:
+        """The run folder."""
+        name = f"supernet-{self.dataset}-{self.label()}-n{self.n}-seed{self.seed}"
+        return self.out if self.out is not None else Path("runs/nas") / name
+
+
+TABLE_PRESETS = dict.fromkeys(("paper", "laptop", "smoke"), TableOptions())
+
+# The laptop preset: a supernet in twenty minutes on two cores. It has about as many warm-up steps
+# as the paper. The rest keeps the paper's proportions: the base rate to the batch, the cosine to
+# the epochs, and Adam's rate times the steps of training (17.55), which is how far a logit can go.
+_LAPTOP = SupernetOptions(
     channels=8,
     cells=1,
     image_size=16,
@@ -153,10 +209,10 @@ _LAPTOP = Options(
     learning_rate=0.25,
     architecture_rate=0.011,
     jobs=2,
-    threads=1,  # networks this small gain nothing from a second one
+    threads=1,  # networks this small gain nothing from a second thread
 )
-PRESETS = {
-    "paper": Options(),
+SUPERNET_PRESETS = {
+    "paper": SupernetOptions(),
     "laptop": _LAPTOP,
     "smoke": replace(
         _LAPTOP,
@@ -165,6 +221,6 @@ PRESETS = {
         epochs=3,
         cosine_epochs=16,
         architecture_rate=0.094,
-        supernet_seeds=1,
+        seeds=1,
     ),
 }

@@ -1,1 +1,38 @@
 """The sampler and the toy problem, exactly: the paper's sections 2 and 4.1."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dbsurf.experiments.toy.study import PRESETS, Options, run
+from dbsurf.runs.experiment import Experiment, Scale, SummaryFormat
+
+__all__ = ["EXPERIMENTS", "PRESETS", "Options", "run"]
+
+
+def whole_study(scale: Scale, data_dir: Path | None) -> list[Options]:
+    """The study, which at the paper's size is small enough for a laptop."""
+    return [PRESETS["smoke" if scale == "smoke" else "paper"]]
+
+
+EXPERIMENTS = (
+    Experiment(
+        command="toy",
+        title="Toy study",
+        place=30,
+        options=Options,
+        presets=PRESETS,
+        run=run,
+        headline=None,
+        summary=SummaryFormat(
+            configuration={},
+            numbers=(),
+            rows="statements",
+            row=dict.fromkeys(("where", "claim", "verdict", "measured"), str),
+            rows_required=False,
+        ),
+        sweeps={"toy": whole_study},
+        demo=lambda data_dir: [PRESETS["smoke"]],
+        report="dbsurf.experiments.toy.report",
+    ),
+)

@@ -12,8 +12,13 @@ from torch.distributions import Bernoulli, Independent
 
 import dbsurf
 from dbsurf import DoubleCV, Estimator, laws
-from dbsurf.experiments.toy.moments import exact_double_cv, exact_moments
-from dbsurf.experiments.toy.problem import Function, least_squares
+from dbsurf.experiments.toy.problem import (
+    Function,
+    exact_double_cv,
+    exact_moments,
+    least_squares,
+)
+from dbsurf.report.labels import VARIANTS
 from dbsurf.samplers import (
     IID,
     DBSample,
@@ -38,12 +43,12 @@ DISCREPANCY_SAMPLERS: dict[str, Sampler] = {
 
 # Those with a bias in one dimension are debiased, as in the paper.
 VARIANCE_ESTIMATORS: dict[str, Callable[[int], Estimator]] = {
-    "LOORF": dbsurf.LOORF,
-    "DisARM": dbsurf.DisARM,
-    "ARMS-D": dbsurf.ARMS,
+    "LOORF": VARIANTS["loorf"].build,
+    "DisARM": VARIANTS["disarm"].build,
+    "ARMS-D": VARIANTS["arms"].build,
     "DoubleCV": lambda n: DoubleCV(n, decay=0.0).double(),
-    "DBsurf": lambda n: dbsurf.DBsurf(n, debias=True),
-    "MDsurf": dbsurf.MDsurf,
+    "DBsurf": VARIANTS["dbsurf debias=true"].build,
+    "MDsurf": VARIANTS["mdsurf"].build,
 }
 
 

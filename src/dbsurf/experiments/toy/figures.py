@@ -7,49 +7,39 @@ from typing import Any
 
 import pandas as pd
 
-from dbsurf.experiments.style import (
+from dbsurf.report.charts import panels, shared_legend
+from dbsurf.report.labels import (
     BLACK,
     BLUE,
-    GREEN,
     GREY,
-    ORANGE,
     PURPLE,
     SEQUENCE,
     SKY,
-    VERMILION,
-    panels,
-    shared_legend,
+    TEAL,
+    VARIANTS,
 )
 
+_ESTIMATORS = {variant.name: variant for variant in VARIANTS.values()}
+_SAMPLERS = {  # a sampler has the colour of the estimator that uses it
+    "iid": "LOORF",
+    "DBSample α = 1": "DBsurf",
+    "DBSample preserving": "DBsurf preserving",
+    "MinDiscrepancy": "MDsurf",
+}
 COLOURS = {
-    "iid": BLACK,
-    "LOORF": BLACK,
+    **{name: variant.colour for name, variant in _ESTIMATORS.items()},
+    **{name: _ESTIMATORS[estimator].colour for name, estimator in _SAMPLERS.items()},
     "true": BLACK,
-    "REINFORCE": GREY,
     "DBSample α = 0.5": SKY,
-    "DBSample α = 1": VERMILION,
     "DBSample α = 2": PURPLE,
-    "DBSample preserving": ORANGE,
-    "DBsurf": VERMILION,
-    "DBsurf debiased": VERMILION,
-    "DBsurf preserving": ORANGE,
-    "MinDiscrepancy": GREEN,
-    "MDsurf": GREEN,
-    "ARMS-D": BLUE,
     "Dirichlet copula": GREY,
-    "ARMS-N": SKY,
-    "Gaussian copula": PURPLE,
-    "DisARM": GREY,
-    "DoubleCV": PURPLE,
+    "Gaussian copula": TEAL,
     "Hoernig bound": BLACK,
 }
 DASHES = {
+    **{name: variant.dash for name, variant in _ESTIMATORS.items()},
     "iid": "--",
-    "LOORF": "--",
     "Hoernig bound": "--",
-    "DisARM": ":",
-    "DBsurf debiased": ":",
-    "DoubleCV": "-.",
 }
 
 

@@ -18,22 +18,24 @@ import dbsurf
 from dbsurf.experiments.vae.model import DiscreteVAE
 from dbsurf.experiments.vae.options import Options
 from dbsurf.experiments.vae.training import Trainer, binarise
+from dbsurf.report.labels import variants
+from dbsurf.runs.options import named_values
 
 BINARISATION_SEED, SAMPLE_SEED, VARIANCE_SEED = 1_000_001, 1_000_002, 1_000_003
 ROWS = 1_000  # decoder rows at a time: few enough for the processor's cache
 WARM_UP = 200  # draws that an estimator with state learns from before its variance is measured
 SHOWN = 24  # images in the picture of reconstructions
 
-# The estimators of the library that a comparison at fixed parameters shows.
-COMPARED: tuple[tuple[str, dict[str, object]], ...] = (
-    ("loorf", {}),
-    ("disarm", {}),
-    ("arms", {}),
-    ("doublecv", {}),
-    ("dbsurf", {}),
-    ("dbsurf", {"debias": True}),
-    ("dbsurf", {"alpha": "preserve", "debias": True}),
-    ("mdsurf", {}),
+# The estimators that a comparison at fixed parameters shows.
+COMPARED = variants(
+    "loorf",
+    "disarm",
+    "arms",
+    "doublecv",
+    "dbsurf",
+    "dbsurf debias=true",
+    "dbsurf alpha=preserve debias=true",
+    "mdsurf",
 )
 
 
@@ -196,18 +198,18 @@ class Measures:
     def all_variances(self) -> list[dict[str, object]]:
         """The spread of every estimator that fits the latents, with the run's n."""
         found: list[dict[str, object]] = []
-        for name, extras in COMPARED:
-            estimator = dbsurf.get(name, self.options.n, validate=False, **extras)
+        for variant in COMPARED:
+            estimator = variant.build(self.options.n, validate=False)
             if estimator.bernoulli_only and self.options.latent_classes > 2:
                 continue
             estimator.to(self._probe.device)
-            if estimator.state_dict():  # it learns
+            if estimator.learns:
                 warm_up(self.trainer.model, estimator, self._probe, WARM_UP)
             variance, mean_square = self._spread(estimator)
             found.append(
                 {
-                    "estimator": name,
-                    "options": extras,
+                    "estimator": variant.estimator,
+                    "options": named_values(variant.options),
                     "variance": variance,
                     "mean_square": mean_square,
                 }

@@ -8,15 +8,11 @@ from typing import Any, Literal
 
 import dbsurf
 from dbsurf.experiments.vae.model import Architecture
+from dbsurf.report.labels import file_name
 from dbsurf.runs.device import Device
-from dbsurf.runs.options import (
-    ELSEWHERE,
-    check_counts,
-    check_rates,
-    configuration,
-    estimator_label,
-    named_values,
-)
+from dbsurf.runs.options import EXECUTION, check_counts, check_rates, configuration, named_values
+
+DATASETS = ("digits", "mnist", "fashion-mnist", "omniglot", "omniglot-iwae")
 
 
 @dataclass(frozen=True)
@@ -24,11 +20,12 @@ class Options:
     """Train a VAE with discrete latents and evaluate it (section 4.2, table 1, figure 1)."""
 
     dataset: str = "digits"
-    """Data set; `dbsurf data list` shows them. digits needs no download."""
+    """Grey images: digits (no download), mnist, fashion-mnist, omniglot, omniglot-iwae, or the name
+    of images that you have imported."""
     estimator: str = "dbsurf"
-    """Gradient estimator by name: dbsurf, loorf, arms, disarm, doublecv, mdsurf, ..."""
+    """Gradient estimator by name; `dbsurf estimators` lists them."""
     estimator_options: tuple[str, ...] = ()
-    """What else the estimator takes, as NAME=VALUE: alpha=preserve debias=true."""
+    """Options of the estimator, as NAME=VALUE: alpha=preserve debias=true."""
     n: int = 4
     """Samples for each image and step."""
     steps: int = 1_000_000
@@ -39,7 +36,7 @@ class Options:
     batch: int = 100
     """Images in a batch."""
     learning_rate: float = 3e-4
-    """Of Adam, for encoder and decoder."""
+    """Learning rate of Adam, for encoder and decoder."""
     architecture: Architecture = "nonlinear"
     """nonlinear: two hidden layers in every network. linear: none."""
     layers: int = 1
@@ -54,7 +51,7 @@ class Options:
     evaluate_every: int = 1_000
     """Steps between evaluations during training."""
     evaluation_images: int = 1_000
-    """Images of the training set and of the test set for these (0: all)."""
+    """Images of the training set and of the test set for these evaluations (0: all)."""
     evaluation_samples: int = 10
     """Independent samples for each image in every evaluation of the ELBO."""
     final_images: int = 0
@@ -67,24 +64,24 @@ class Options:
     """Gradient estimates behind each measured variance (0: not measured)."""
     variance_images: int = 100
     """Training images at whose logits the variance is measured."""
-    measure_variance: bool = field(default=False, metadata=ELSEWHERE)
+    measure_variance: bool = field(default=False, metadata=EXECUTION)
     """At the end, also measure every estimator's variance at the trained parameters."""
 
-    out: Path | None = field(default=None, metadata=ELSEWHERE)
+    out: Path | None = field(default=None, metadata=EXECUTION)
     """Run folder; by default runs/vae/ and a name made of the options above."""
-    resume: bool = field(default=False, metadata=ELSEWHERE)
+    resume: bool = field(default=False, metadata=EXECUTION)
     """Continue from the folder's checkpoint, if there is one."""
-    checkpoint_every: int = field(default=1_000, metadata=ELSEWHERE)
+    checkpoint_every: int = field(default=1_000, metadata=EXECUTION)
     """Steps between checkpoints."""
-    device: Device = field(default="auto", metadata=ELSEWHERE)
+    device: Device = field(default="auto", metadata=EXECUTION)
     """Where to compute; auto takes the fastest there is."""
-    threads: int = field(default=0, metadata=ELSEWHERE)
-    """Processor threads (0: as many as torch likes)."""
-    data_dir: Path | None = field(default=None, metadata=ELSEWHERE)
+    threads: int = field(default=0, metadata=EXECUTION)
+    """Processor threads (0: torch's own number)."""
+    data_dir: Path | None = field(default=None, metadata=EXECUTION)
     """Data folder, instead of the one that DBSURF_DATA names."""
-    tensorboard: bool = field(default=True, metadata=ELSEWHERE)
+    tensorboard: bool = field(default=True, metadata=EXECUTION)
     """Write TensorBoard events into the run folder."""
-    preset: Literal["paper", "laptop", "smoke"] | None = field(default=None, metadata=ELSEWHERE)
+    preset: Literal["paper", "laptop", "smoke"] | None = field(default=None, metadata=EXECUTION)
     """Take all defaults from a preset: paper, laptop or smoke."""
 
     def __post_init__(self) -> None:
@@ -104,7 +101,7 @@ class Options:
 
     def label(self) -> str:
         """The estimator and its options as one word."""
-        return estimator_label(self.estimator, self.estimator_options)
+        return file_name(self.estimator, self.estimator_options)
 
     def folder(self) -> Path:
         """The run folder."""

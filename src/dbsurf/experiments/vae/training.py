@@ -1,8 +1,7 @@
-"""Training: random streams, batches of binarised images, one step, and what a checkpoint holds."""
+"""Training: batches of binarised images, one step, and everything that a checkpoint holds."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -11,48 +10,9 @@ import torch
 from torch import Tensor, nn
 
 import dbsurf
-from dbsurf.experiments.order import Order
+from dbsurf.experiments.streams import Order, Streams
 from dbsurf.experiments.vae.model import DiscreteVAE
 from dbsurf.runs.losses import RecentLosses
-
-
-@dataclass(frozen=True)
-class Streams:
-    """The random numbers of a run, one generator for each purpose.
-
-    Two runs with the same seed and different estimators start from the same weights and see the
-    same binarised images in the same order: an estimator draws from ``samples`` alone.
-
-    Attributes:
-        weights: initial weights of the model; always on the CPU.
-        order: order of the training images.
-        binarisation: binarisation of the training images.
-        samples: the estimators' samples.
-    """
-
-    weights: torch.Generator
-    order: torch.Generator
-    binarisation: torch.Generator
-    samples: torch.Generator
-
-    @classmethod
-    def seeded(cls, seed: int, device: torch.device) -> Streams:
-        """Four independent generators from the seed of a run."""
-        children = np.random.SeedSequence(seed).spawn(4)
-        places = [torch.device("cpu"), device, device, device]
-        return cls(*map(_generator, children, places))
-
-    def state_dict(self) -> dict[str, Tensor]:
-        return {item.name: getattr(self, item.name).get_state() for item in fields(self)}
-
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        for item in fields(self):
-            getattr(self, item.name).set_state(state[item.name].cpu())
-
-
-def _generator(seed: np.random.SeedSequence, device: torch.device) -> torch.Generator:
-    number = int(seed.generate_state(1, np.uint64)[0]) >> 1  # torch takes 63 bits
-    return torch.Generator(device).manual_seed(number)
 
 
 class Batches:

@@ -1,12 +1,18 @@
-"""What is searched: one categorical an edge, and the edges that are decided (appendix C.2)."""
+"""What is searched, and the function whose expectation is minimised (appendix C.2)."""
 
 from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 from torch.distributions import Categorical, Independent
+from torch.nn import functional
 
-from dbsurf.experiments.nas.space import EDGES, OPERATIONS
+from dbsurf.experiments.nas.options import Batching
+from dbsurf.experiments.nas.space import EDGES, OPERATIONS, Cell
+from dbsurf.experiments.nas.supernet.network import Edges, alive
 
 OPEN = -1
 
@@ -45,11 +51,11 @@ class Architecture(nn.Module):
         logits = self.logits[self.open_edges()]  # (open, operations)
         return Independent(Categorical(logits=logits if learn else logits.detach()), 1)
 
-    def paths(self, samples: Tensor) -> Tensor:
-        """Whole paths ``(n, edges)`` from samples ``(n, open)`` of `distribution`."""
-        paths = self.fixed.expand(len(samples), -1).clone()
-        paths[:, self.open_edges()] = samples
-        return paths
+    def whole_cells(self, samples: Tensor) -> Tensor:
+        """Cells ``(n, edges)`` from samples ``(n, open)`` of `distribution`."""
+        cells = self.fixed.expand(len(samples), -1).clone()
+        cells[:, self.open_edges()] = samples
+        return cells
 
     @torch.no_grad()
     def prune(self) -> list[int]:
@@ -77,3 +83,50 @@ class Architecture(nn.Module):
     def likeliest(self) -> tuple[int, ...]:
         """The operation with the highest probability on each edge."""
         return tuple(self.probabilities().argmax(-1).tolist())
+
+
+Backward = Callable[[Tensor], None]
+LABEL_SMOOTHING = 0.1
+
+
+def loss(logits: Tensor, labels: Tensor) -> Tensor:
+    """Cross-entropy with label smoothing, for weights and architecture alike (appendix C.2)."""
+    return functional.cross_entropy(logits, labels, label_smoothing=LABEL_SMOOTHING)
+
+
+class CellLosses:
+    """f: cells ``(n, edges)`` to their losses ``(n,)`` on one batch.
+
+    With ``batching="together"`` the losses come with their graphs, and the backward of an
+    estimator's value gives the weights the mean of their gradients. One by one, each loss gives the
+    weights its part of that mean at once, its graph is freed before the next cell is evaluated, and
+    only numbers are returned: the estimator's own backward then reaches the logits alone. The
+    gradients are the same. Cells that are the same function (`alive`) are evaluated once.
+
+    Args:
+        evaluate: the loss of the batch with one cell.
+        edges: of a cell.
+        batching: hold the graphs of all cells, or of one at a time.
+        backward: backward of the part of one cell; scales it, where the precision needs that.
+    """
+
+    def __init__(
+        self,
+        evaluate: Callable[[Cell], Tensor],
+        edges: Edges,
+        batching: Batching = "together",
+        backward: Backward = torch.Tensor.backward,
+    ) -> None:
+        self._evaluate, self._edges = evaluate, edges
+        self._one_by_one, self._backward = batching == "one-by-one", backward
+
+    def __call__(self, cells: Tensor) -> Tensor:
+        functions = [alive(tuple(cell), self._edges) for cell in cells.tolist()]
+        found: dict[Cell, Tensor] = {}
+        for cell, count in Counter(functions).items():
+            value = self._evaluate(cell)
+            if self._one_by_one and value.requires_grad:
+                self._backward(value * (count / len(functions)))
+                value = value.detach()
+            found[cell] = value
+        return torch.stack([found[cell] for cell in functions])  # (n,)

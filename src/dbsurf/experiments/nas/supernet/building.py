@@ -1,4 +1,4 @@
-"""From options to a trainer at step 0; what does not fit stops here."""
+"""From options to a trainer at step 0; options that do not fit are refused here."""
 
 from __future__ import annotations
 
@@ -13,50 +13,27 @@ from torch import Tensor
 import dbsurf
 from dbsurf import data
 from dbsurf.data import store
-from dbsurf.experiments.nas.options import Options
+from dbsurf.experiments.nas.options import SupernetOptions
 from dbsurf.experiments.nas.supernet.architecture import Architecture
 from dbsurf.experiments.nas.supernet.images import PADDING, Batches, Standard, as_tensor
 from dbsurf.experiments.nas.supernet.network import Supernet
-from dbsurf.experiments.nas.supernet.schedule import Schedule
-from dbsurf.experiments.nas.supernet.training import Trainer
+from dbsurf.experiments.nas.supernet.training import Schedule, Trainer
 from dbsurf.experiments.nas.supernet.workers import Workers
 from dbsurf.runs import precision
 from dbsurf.runs.device import choose_device
-from dbsurf.runs.options import check_counts, check_rates, named_values
+from dbsurf.runs.options import named_values
 
 UNIFORM = "uniform"
-LAUNCHERS = (
-    "TORCHELASTIC_RUN_ID",
-    "SLURM_JOB_ID",
-    "MASTER_ADDR",
-)  # torchrun, srun, the user
+#: Variables that torchrun, srun or a user who starts every process sets.
+LAUNCHERS = ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "MASTER_ADDR")
 SUBSETS = {"cifar10": ("cifar10-subset", 10_000)}  # the first images of a set, as a set
 FALLBACKS = ("fashion-mnist", "digits")
 NATIVE = 32  # side of the images for which the usual crops were chosen
 
 
-def check(options: Options) -> None:
-    """Stop at the door with what no search can be made of."""
-    lowest: dict[str, float] = {"n": 1, "steps": 0, "seeds": 0, "seed": 0, "threads": 0}
-    lowest |= {"channels": 1, "cells": 1, "image_size": 0, "images": 0, "batch": 0}
-    lowest |= {
-        "warmup_epochs": 0,
-        "epochs": 1,
-        "candidates": 1,
-        "devices": 1,
-        "nodes": 1,
-        "jobs": 1,
-    }
-    lowest |= {"evaluate_every": 0, "checkpoint_every": 0}
-    check_counts(options, lowest)
-    check_rates(options, ["learning_rate", "architecture_rate", "cosine_epochs"])
-    if 0 < options.image_size < 4:  # two reductions leave nothing of less
-        raise ValueError(f"image_size must be 0 or at least 4, got {options.image_size}")
-    processes = options.devices * options.nodes
-    if batch_size(options) % processes:
-        raise ValueError(
-            f"batch must be a multiple of the {processes} processes, got {batch_size(options)}"
-        )
+def check(options: SupernetOptions) -> None:
+    """Raise a ValueError for options that do not fit each other or this machine."""
+    options.check()
     if options.nodes > 1 and not any(name in os.environ for name in LAUNCHERS):
         raise ValueError(f"nodes must be 1 unless torchrun or srun starts it, got {options.nodes}")
     device = choose_device(options.device)
@@ -71,8 +48,8 @@ def check(options: Options) -> None:
     build_estimator(options).check(Architecture(threshold=options.prune).distribution())
 
 
-def build_estimator(options: Options) -> dbsurf.Estimator:
-    """The estimator; uniform, the null, draws independent paths and learns nothing."""
+def build_estimator(options: SupernetOptions) -> dbsurf.Estimator:
+    """The estimator; for uniform sampling one that draws independent cells and learns nothing."""
     extras: dict[str, Any] = named_values(options.estimator_options)
     if options.estimator == UNIFORM:
         if extras:
@@ -84,12 +61,8 @@ def build_estimator(options: Options) -> dbsurf.Estimator:
     return dbsurf.get(options.estimator, options.n, validate=False, **extras)
 
 
-def batch_size(options: Options) -> int:
-    return options.batch or (512 if options.dataset == "imagenet16-120" else 128)
-
-
-def with_data(options: Options) -> Options:
-    """The smoke preset takes what is there where its data set is missing, and says so."""
+def with_data(options: SupernetOptions) -> SupernetOptions:
+    """The options, with another data set for the smoke preset if its own is not here."""
     if options.preset != "smoke" or options.dataset not in SUBSETS:
         return options
     subset, _ = SUBSETS[options.dataset]
@@ -98,13 +71,16 @@ def with_data(options: Options) -> Options:
     found = next((name for name in FALLBACKS if store.locate(name, options.data_dir)), None)
     if found is None:
         return options
-    print(f"dbsurf: {options.dataset} is not here, {found} takes its place", file=sys.stderr)
+    print(f"dbsurf: {options.dataset} is not here, using {found} instead", file=sys.stderr)
     return replace(options, dataset=found)
 
 
-def load_images(options: Options) -> data.LabelledImages:
-    """The images; the set of the first images serves where these are all that is wanted."""
+def load_images(options: SupernetOptions) -> data.LabelledImages:
+    """The images; if the set is not here, its first images where these are enough."""
     name, folder = options.dataset, options.data_dir
+    known = [one for one, entry in data.CATALOG.items() if entry.classes]
+    if name not in known:
+        raise ValueError(f"dataset must be one of {', '.join(known)}, got {name!r}")
     subset, count = SUBSETS.get(name, ("", 0))
     enough = 0 < options.images <= count and store.locate(subset, folder) is not None
     if enough and store.locate(name, folder) is None:
@@ -112,7 +88,7 @@ def load_images(options: Options) -> data.LabelledImages:
     return data.load_labelled(name, folder)
 
 
-def build(options: Options, workers: Workers) -> tuple[Trainer, Tensor, Tensor]:
+def build(options: SupernetOptions, workers: Workers) -> tuple[Trainer, Tensor, Tensor]:
     """The trainer of one seed at step 0, the test images as bytes on the device, their labels."""
     device, found = workers.device, load_images(options)
     if options.images > len(found.train):
@@ -130,12 +106,12 @@ def build(options: Options, workers: Workers) -> tuple[Trainer, Tensor, Tensor]:
             cells=options.cells,
             inputs=images.shape[1],
         )
-    # What torch calls channels last halves the time of these small convolutions on a processor.
+    # The memory format channels_last halves the time of these small convolutions on a processor.
     network = network.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     batches = Batches(
         images.to(device),
         torch.from_numpy(found.train_labels[:wanted]).to(device),
-        batch_size(options),
+        options.batch_size(),
         torch.Generator(device).manual_seed(options.seed),
         padding=round(PADDING * images.shape[-1] / NATIVE),
     )

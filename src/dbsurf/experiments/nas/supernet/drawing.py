@@ -14,8 +14,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 
 from dbsurf.experiments.nas.space import EDGES, NODES, OPERATIONS, Cell
-from dbsurf.experiments.nas.supernet.cell import alive
-from dbsurf.experiments.style import BLUE, GREEN, GREY, ORANGE, STYLE, VERMILION
+from dbsurf.experiments.nas.supernet.network import alive
+from dbsurf.report.charts import STYLE
+from dbsurf.report.labels import BLUE, GREEN, GREY, ORANGE, VERMILION
 from dbsurf.runs.folder import write_atomically
 
 COLOURS = {

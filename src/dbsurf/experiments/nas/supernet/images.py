@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from dbsurf.experiments.order import Order
+from dbsurf.experiments.streams import Order
 
 PADDING = 4
 

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from dbsurf.experiments.nas.options import Options
+from dbsurf.experiments.nas.options import SupernetOptions
 from dbsurf.experiments.nas.supernet.building import check, with_data
-from dbsurf.experiments.nas.supernet.search import Search
-from dbsurf.experiments.nas.supernet.summary import summary
+from dbsurf.experiments.nas.supernet.search import Search, summary
 from dbsurf.experiments.nas.supernet.workers import FabricWorkers, Workers
 from dbsurf.runs.device import choose_device
 from dbsurf.runs.folder import CONFIG, write_json, write_summary
@@ -26,7 +25,7 @@ SEED_STEP = 5  # the paper's seeds are 0, 5, 10, 15
 Outcome = list[dict[str, Any]] | BaseException
 
 
-def search(options: Options) -> dict[str, Any]:
+def search(options: SupernetOptions) -> dict[str, Any]:
     """Do or finish all searches that ``options`` describe; returns the summary over them."""
     options = with_data(options)
     check(options)
@@ -44,16 +43,16 @@ def search(options: Options) -> dict[str, Any]:
     return join(options, summaries)
 
 
-def one_a_seed(options: Options) -> list[Options]:
+def one_a_seed(options: SupernetOptions) -> list[SupernetOptions]:
     """One search each: in the folder itself, or, if there are several, in subfolders of it."""
-    count, folder = options.searches(), options.folder()
+    count, folder = options.seeds, options.folder()
     if count == 1:
         return [replace(options, seeds=1)]
     seeds = [options.seed + SEED_STEP * number for number in range(count)]
     return [replace(options, seeds=1, seed=seed, out=folder / f"seed-{seed}") for seed in seeds]
 
 
-def join(options: Options, summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def join(options: SupernetOptions, summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The summary over all seeds, written into the folder that holds theirs."""
     found = [cell for one in summaries for cell in one["found"]]
     whole = {
@@ -72,18 +71,18 @@ def join(options: Options, summaries: Sequence[dict[str, Any]]) -> dict[str, Any
 # --- processes ------------------------------------------------------------------------------------
 
 
-def alone(runs: Sequence[Options]) -> list[dict[str, Any]]:
+def alone(runs: Sequence[SupernetOptions]) -> list[dict[str, Any]]:
     """One run after the other in this process."""
     return lead(runs, Workers(choose_device(runs[0].device)))
 
 
-def side_by_side(runs: Sequence[Options]) -> list[dict[str, Any]]:
+def side_by_side(runs: Sequence[SupernetOptions]) -> list[dict[str, Any]]:
     """Several runs at a time, each in a process: small networks gain nothing from more threads."""
     chosen = [[replace(options, threads=options.threads or 1)] for options in runs]
     return [summary for part in all_results(alone, chosen, runs[0].jobs) for summary in part]
 
 
-def lead(runs: Sequence[Options], workers: Workers) -> list[dict[str, Any]]:
+def lead(runs: Sequence[SupernetOptions], workers: Workers) -> list[dict[str, Any]]:
     """Do what is missing, one run after the other, and tell the other processes about it."""
     summaries = []
     try:
@@ -110,7 +109,7 @@ def finish(job: Search, workers: Workers) -> dict[str, Any]:
         return job.finish()
 
 
-def follow(runs: Sequence[Options], workers: Workers) -> None:
+def follow(runs: Sequence[SupernetOptions], workers: Workers) -> None:
     """Step when process 0 steps. Its files say where a broken run goes on."""
     while number := workers.told():
         options = runs[number - 1]
@@ -121,7 +120,7 @@ def follow(runs: Sequence[Options], workers: Workers) -> None:
             job.trainer.step()
 
 
-def launch(runs: Sequence[Options]) -> list[dict[str, Any]]:
+def launch(runs: Sequence[SupernetOptions]) -> list[dict[str, Any]]:
     """The runs by Lightning Fabric, which starts the processes unless torchrun or srun did."""
     options = runs[0]
     try:
@@ -146,7 +145,7 @@ def launch(runs: Sequence[Options]) -> list[dict[str, Any]]:
     return outcome
 
 
-def work(fabric: Fabric, runs: Sequence[Options]) -> Outcome:
+def work(fabric: Fabric, runs: Sequence[SupernetOptions]) -> Outcome:
     """What each process does. Errors travel as values: process 0 reports them for all."""
     workers = FabricWorkers(fabric, runs[0].precision)
     error: BaseException | None = None

@@ -2,21 +2,55 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 import dbsurf
-from dbsurf.experiments.nas.supernet.architecture import Architecture
-from dbsurf.experiments.nas.supernet.cell import Path
+from dbsurf.experiments.nas.options import Batching
+from dbsurf.experiments.nas.space import Cell
+from dbsurf.experiments.nas.supernet.architecture import Architecture, CellLosses, loss
 from dbsurf.experiments.nas.supernet.images import Batches, Standard
-from dbsurf.experiments.nas.supernet.network import Supernet
-from dbsurf.experiments.nas.supernet.normalisation import synchronise
-from dbsurf.experiments.nas.supernet.paths import Batching, PathLosses, loss
-from dbsurf.experiments.nas.supernet.schedule import Schedule
+from dbsurf.experiments.nas.supernet.network import Supernet, synchronise
 from dbsurf.experiments.nas.supernet.workers import Workers
 from dbsurf.runs.losses import RecentLosses
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A linear warm-up, then the first part of a cosine that would take longer than the run.
+
+    The paper prints the warm-up's rate as going from 2e-4 to 1.0, and the cosine as starting from
+    0.5: both fit if the former is a factor on the latter. The cosine reaches 0 after 235 epochs, of
+    which 45 are run.
+
+    Args:
+        base: rate at which the cosine starts.
+        warmup: steps of warm-up.
+        cosine: steps after which the cosine would reach 0.
+        first: factor on ``base`` at the first step of all.
+    """
+
+    base: float
+    warmup: int
+    cosine: int
+    first: float = 2e-4
+
+    def rate(self, step: int) -> float:
+        """The rate of step number ``step``, counted from 0.
+
+        Example:
+            >>> Schedule(base=0.5, warmup=10, cosine=100).rate(10)
+            0.5
+        """
+        if step < self.warmup:
+            return self.base * (self.first + (1 - self.first) * step / self.warmup)
+        done = min(1.0, (step - self.warmup) / self.cosine)
+        return self.base * (1 + math.cos(math.pi * done)) / 2
+
 
 MOMENTUM, WEIGHT_DECAY = 0.9, 4e-5
 BETAS = (0.5, 0.999)
@@ -25,19 +59,19 @@ BETAS = (0.5, 0.999)
 class Trainer:
     """Network, architecture, estimator and data, advanced one step at a time.
 
-    A step draws a batch and n paths, and updates weights and architecture from the same losses.
+    A step draws a batch and n cells, and updates weights and architecture from the same losses.
     The architecture stays uniform during the warm-up. An operation that was not sampled has no
-    gradient, and its weights and their momentum rest until it is.
+    gradient, and its weights and their momentum do not change.
 
     Args:
         network: on the device.
         architecture: on the device.
-        estimator: draws the paths and makes their losses a gradient.
-        batches: where images come from; their generator also draws the paths.
+        estimator: draws the cells and turns their losses into a gradient.
+        batches: where images come from; their generator also draws the cells.
         standard: scales pixels.
         schedule: learning rate of the weights; its warm-up is the search's.
         architecture_rate: of Adam for the logits; None: the architecture is never updated.
-        batching: how many paths are in memory.
+        batching: how many cells are in memory.
         workers: the processes that share the run.
     """
 
@@ -73,19 +107,19 @@ class Trainer:
         self.losses = RecentLosses(workers.device)
 
     def step(self) -> None:
-        """Draw a batch and paths, estimate, update, prune."""
+        """Draw a batch and cells, estimate, update, prune."""
         self.workers.tell(1)
         images, labels = self.batches.next()
-        losses = self.path_losses(self.workers.part(images), self.workers.part(labels))
+        losses = self.cell_losses(self.workers.part(images), self.workers.part(labels))
         self.weight_optimiser.zero_grad()
         self.architecture_optimiser.zero_grad()
         value = self.expected(losses)
-        if value.requires_grad:  # one by one, during the warm-up, all is done already
+        if value.requires_grad:  # false during the warm-up, one by one: all is done
             self.workers.backward(value)
         self.workers.share_gradients(self.weights)
         for group in self.weight_optimiser.param_groups:
             group["lr"] = self.schedule.rate(self.steps)
-        # A loss that is not finite says nothing of the architecture; the run's next look sees it.
+        # A loss that is not finite must not update the architecture; the next check stops the run.
         if self.architecture.logits.grad is None or not bool(torch.isfinite(value)):
             self.workers.step(self.weight_optimiser)
         else:
@@ -94,17 +128,17 @@ class Trainer:
         self.losses.add(self.steps, value)
         self.steps += 1
 
-    def expected(self, losses: PathLosses) -> Tensor:
-        """The mean loss over n paths, the estimator's gradient behind it if there is a search.
+    def expected(self, losses: CellLosses) -> Tensor:
+        """The mean loss over n cells, with the estimator's gradient if there is a search.
 
-        Once all edges are fixed one path is left, and nothing to estimate.
+        Once all edges are fixed one cell is left, and there is nothing to estimate.
         """
 
         def f(samples: Tensor) -> Tensor:
-            paths = self.architecture.paths(samples)
-            self.evaluations += len(paths)
-            self.sampled[(paths * self._places).sum(-1)] = True
-            return losses(paths)
+            cells = self.architecture.whole_cells(samples)
+            self.evaluations += len(cells)
+            self.sampled[(cells * self._places).sum(-1)] = True
+            return losses(cells)
 
         if not len(self.architecture.open_edges()):
             return f(self.architecture.fixed.new_empty(1, 0)).squeeze(0)
@@ -116,15 +150,15 @@ class Trainer:
         """Whether the architecture is updated, now that the warm-up is over or not."""
         return self._searches and self.steps >= self.schedule.warmup
 
-    def path_losses(self, images: Tensor, labels: Tensor) -> PathLosses:
-        """Losses of a batch of bytes along paths, means over all processes."""
+    def cell_losses(self, images: Tensor, labels: Tensor) -> CellLosses:
+        """Losses of a batch of bytes with cells, means over all processes."""
         inputs = self.standard(images).contiguous(memory_format=torch.channels_last)
 
-        def evaluate(path: Path) -> Tensor:
+        def evaluate(cell: Cell) -> Tensor:
             with self.workers.precision():
-                return self.workers.mean(loss(self.network(inputs, path), labels))
+                return self.workers.mean(loss(self.network(inputs, cell), labels))
 
-        return PathLosses(evaluate, self.network.edges, self.batching, self.workers.backward)
+        return CellLosses(evaluate, self.network.edges, self.batching, self.workers.backward)
 
     def first_bad_step(self) -> int | None:
         """The first of the last steps at which training was not finite; waits for the device."""

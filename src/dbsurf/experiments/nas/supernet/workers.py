@@ -1,7 +1,7 @@
 """The processes that share a run: one in plain torch, several by Lightning Fabric.
 
 All processes draw the same random numbers. So they agree on the batch, of which each takes its
-part, and on the paths, which all of them follow. What they exchange: losses, gradients, and the
+part, and on the cells, which all of them evaluate. What they exchange: losses, gradients, and the
 sums inside batch normalisation.
 """
 
@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, distributed
 from torch.optim import Optimizer
 
+from dbsurf.experiments.nas.options import Precision
+
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
-
-Precision = Literal["32", "16-mixed", "bf16-mixed"]
 
 
 class Workers:

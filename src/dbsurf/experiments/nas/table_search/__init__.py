@@ -1,0 +1,1 @@
+"""Search by table: the accuracy of every cell is looked up."""

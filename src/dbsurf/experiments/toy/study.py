@@ -1,0 +1,172 @@
+"""``dbsurf toy``: options, presets, and what a run writes into its folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pandas as pd
+import torch
+
+from dbsurf.experiments.toy import curves, figures, statements, tables
+from dbsurf.experiments.toy.problem import load_function
+from dbsurf.experiments.toy.report import comparison_summary, study_summary
+from dbsurf.runs.folder import (
+    CONFIG,
+    environment,
+    fresh_folder,
+    write_atomically,
+    write_json,
+    write_summary,
+)
+from dbsurf.runs.options import EXECUTION, LARGEST, MOST, check_counts, configuration
+from dbsurf.runs.progress import share_bar
+from dbsurf.runs.stopwatch import Stopwatch
+
+
+@dataclass(frozen=True)
+class Options:
+    """The exact study: every figure and formula of the paper's sections 2 and 4.1."""
+
+    preset: Literal["smoke", "paper"] = "paper"
+    """Size of the study; sets the defaults of the options that say so."""
+    out: Path | None = field(default=None, metadata=EXECUTION)
+    """Folder of the results; if not given, runs/toy/ and the name of the preset or function."""
+    target: float = 0.49
+    """Target t of the toy objective (x - t)^2; REBAR's is 0.49."""
+    function: str | None = None
+    """Compare the estimators on your own function instead, given as module:callable. It maps
+    samples (n, dim) of zeros and ones to values (n,), in torch."""
+    dim: int = 10
+    """Number of Bernoulli coordinates of --function, with p from 0.1 to 0.9."""
+    n: tuple[int, ...] = (2, 4, 6, 8)
+    """Sample counts with which --function is compared."""
+    estimators: tuple[str, ...] = ()
+    """Estimators that --function is compared with; if not given, all that apply."""
+    seed: int = 0
+    """Seed of everything random."""
+    points: int = 199
+    """Values of p along a curve (set by the preset)."""
+    draws: int = 1000
+    """Monte Carlo estimates a point (set by the preset)."""
+    comparison_draws: int = 4000
+    """Monte Carlo estimates for each estimator in ten dimensions (set by the preset)."""
+
+    def config(self) -> dict[str, Any]:
+        """What the study computes."""
+        return configuration(self)
+
+    def name(self) -> str:
+        """The preset, or the user's own function."""
+        return self.preset if self.function is None else self.function.replace(":", ".")
+
+    def folder(self) -> Path:
+        """The run folder."""
+        return self.out if self.out is not None else Path("runs") / "toy" / self.name()
+
+
+PRESETS = {
+    "smoke": Options(preset="smoke", points=39, draws=1000, comparison_draws=100),
+    "paper": Options(),
+}
+
+Step = Callable[[float], None]
+#: What prints the results in short once the folder is complete, and what its summary says.
+Outcome = tuple[Callable[[], None], dict[str, Any]]
+
+
+def run(options: Options) -> None:
+    """Make the run folder: all of it, or, if anything fails, nothing."""
+    _check(options)
+    out, watch = options.folder(), Stopwatch()
+    work = study if options.function is None else comparison
+    with fresh_folder(out, "toy") as folder, share_bar(f"toy {options.name()}") as step:
+        with watch.running():
+            show, results = work(options, folder, step)
+        write_json(folder / CONFIG, {"command": "toy", **options.config()})
+        write_json(folder / "environment.json", environment())
+        summary = {"experiment": "toy", "configuration": options.config()}
+        write_summary(folder, {**summary, "seconds": watch.seconds, **results})
+    show()
+    print(f"Written to {out}; read {out / 'summary.md'}")
+
+
+def study(options: Options, folder: Path, step: Step) -> Outcome:
+    """All figures, curves and tables, and what they say about the paper's statements."""
+    generator = torch.Generator().manual_seed(options.seed)
+    probs = curves.probability_grid(options.points)
+    alphas = torch.linspace(0, 10, 401, dtype=torch.float64)
+    data = {
+        "figure2": curves.toy_gradients(options.target),
+        "figure3": curves.discrepancy(probs),
+        "figure4": curves.bias_and_correlation(alphas[alphas <= 4]),
+        "figure5": curves.correlation_structure(probs),
+        "appendix": curves.variance_ratio(alphas),
+    }
+    data["figure6"] = curves.gradient_variance(
+        options.target, probs, options.draws, generator, lambda share: step(0.25 * share)
+    )
+    data["one_dimension"] = tables.one_dimension(options.target)
+    data["ten_dimensions"] = tables.ten_dimensions(
+        options.target,
+        options.comparison_draws,
+        generator,
+        lambda share: step(0.25 + 0.6 * share),
+    )
+    drawings: dict[str, Callable[[pd.DataFrame, Path], None]] = {
+        "figure2": figures.toy_gradients,
+        "figure3": figures.discrepancy,
+        "figure4": figures.bias_and_correlation,
+        "figure5": figures.correlation_structure,
+        "figure6": figures.gradient_variance,
+        "appendix": figures.variance_ratio,
+        "ten_dimensions": figures.comparison,
+    }
+    for position, (name, draw) in enumerate(drawings.items(), start=1):
+        draw(data[name], folder / name)
+        step(0.85 + 0.15 * position / len(drawings))
+    for name, table in data.items():
+        write_atomically(folder / f"{name}.csv", table.to_csv(index=False))
+    claims = statements.collect(data)
+    write_atomically(folder / "summary.md", study_summary(options.target, data, claims))
+    verdicts = [asdict(claim) for claim in claims]
+    return (lambda: tables.show_study(data, claims)), {"statements": verdicts}
+
+
+def comparison(options: Options, folder: Path, step: Step) -> Outcome:
+    """The estimators on the user's own function."""
+    assert options.function is not None
+    f = load_function(options.function)
+    generator = torch.Generator().manual_seed(options.seed)
+    found = tables.comparison(
+        f,
+        options.dim,
+        options.n,
+        options.comparison_draws,
+        generator,
+        step,
+        options.estimators or None,
+    )
+    figures.comparison(found, folder / "comparison")
+    write_atomically(folder / "comparison.csv", found.to_csv(index=False))
+    text = comparison_summary(options.function, options.dim, found)
+    write_atomically(folder / "summary.md", text)
+    return (lambda: tables.show_comparison(found)), {}
+
+
+def _check(options: Options) -> None:
+    for name, smallest in (("dim", 1), ("points", 3), ("draws", 10), ("comparison_draws", 10)):
+        if getattr(options, name) < smallest:
+            word = name.replace("_", "-")
+            raise ValueError(f"--{word} must be at least {smallest}, got {getattr(options, name)}")
+    check_counts(options, dict.fromkeys(("seed", "dim", "points", "draws", "comparison_draws"), 0))
+    if max(options.n, default=0) > LARGEST["n"]:
+        raise ValueError(f"--n must be at most {LARGEST['n']}, got {max(options.n)}")
+    if not abs(options.target) < MOST:
+        raise ValueError(f"--target must be a finite number, got {options.target}")
+    if options.function is not None:
+        load_function(options.function)
+        if not options.n:
+            raise ValueError("--n must name at least one sample count, got none")

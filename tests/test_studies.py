@@ -1,0 +1,96 @@
+"""The studies in benchmarks/ write what the report computes into the documentation's pages."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from handmade import nas_run, vae_run
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+MARKS = ("state", "table 1", "variance", "table 2", "choices", "reach", "tuning", "rates")
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Path:
+    path = tmp_path / "page.md"
+    path.write_text("".join(f"<!-- {name} -->\nold\n<!-- end of {name} -->\n" for name in MARKS))
+    return path
+
+
+def study(name: str, page: Path, monkeypatch: pytest.MonkeyPatch):
+    """A study's module with its folders in the page's place."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    module = importlib.import_module(name)
+    monkeypatch.setattr(module, "RUNS", page.parent / "runs")
+    monkeypatch.setattr(module, "RESULTS", page.parent / "results")
+    monkeypatch.setattr(module, "PAGE", page)
+    return module
+
+
+def test_the_vae_study(page, monkeypatch):
+    module = study("vae_study", page, monkeypatch)
+    assert len(module.plan()) == 36
+    for estimator, seed, elbo in (("loorf", 0, 101.0), ("loorf", 1, 103.0), ("dbsurf", 0, 99.5)):
+        options = {"dataset": "mnist", "estimator": estimator, "seed": seed}
+        vae_run(page.parent / "runs", elbo, measure_variance=True, **options)
+    module.report()
+    text = page.read_text()
+    assert "102.00 ± 1.00" in text
+    assert "**99.50**" in text
+    assert "98.66 ± 0.25" in text  # the paper's
+    assert "Finished runs behind the tables: 3 of 36." in text
+    results = page.parent / "results"
+    assert (results / "figure1.png").read_bytes()[:4] == b"\x89PNG"
+    runs = pd.read_csv(results / "runs.csv")
+    elbo = runs[runs["measure"] == "train_negative_elbo"]["value"]
+    assert sorted(elbo) == [99.5, 101.0, 103.0]
+    curves = pd.read_csv(results / "curves.csv")
+    assert set(curves["series"]) == {"loorf", "dbsurf"}
+    ratios = pd.read_csv(results / "variance.csv")
+    assert ratios[ratios["estimator"] == "mdsurf"]["over_loorf"].tolist() == [0.5, 0.5, 0.5]
+    table = pd.read_csv(results / "table1.csv").set_index("estimator")
+    row = table.loc["loorf"]
+    assert (row.seeds, row.train_negative_elbo, row.train_negative_elbo_error) == (2, 102.0, 1.0)
+
+
+def test_the_table_search_study(page, monkeypatch):
+    module = study("nas_table_study", page, monkeypatch)
+    runs = page.parent / "runs"
+    for place, estimator in (("search", "dbsurf"), ("same-rate", "loorf"), ("tuning", "dbsurf")):
+        for dataset, accuracy in (("cifar10", 94.0), ("cifar100", 73.0), ("imagenet16-120", 46.0)):
+            tests = [accuracy, accuracy + 0.2]
+            folder = nas_run(
+                runs / place, tests, "NAS-Bench-201", dataset=dataset, estimator=estimator
+            )
+            summary = json.loads((folder / "summary.json").read_text())
+            numbers = {"val_12": 60.0, "test_200": accuracy + 0.1, "test_200_error": 0.1}
+            summary |= {"by_choice": {"best": numbers}, "distinct_queries": 105.0}
+            for cell in summary["found"]:
+                cell["best_reached"] = 50
+            (folder / "summary.json").write_text(json.dumps(summary))
+    tuning = {"method": "dbsurf", "setting": "0.1", "val_12": 60.0, "distinct_queries": 100}
+    rows = [{"dataset": name, **tuning, "chosen": True} for name in module.DATASETS]
+    pd.DataFrame(rows).to_csv(runs / "tuning.csv", index=False)
+    module.report()
+    text = page.read_text()
+    assert "94.10 ± 0.10" in text  # table 2
+    assert "94.100 ± 0.100" in text  # choices
+    assert "50 (100 %)" in text  # reach
+    assert "old" not in text.split("<!-- choices -->")[1].split("<!-- end of choices")[0]
+    results = page.parent / "results"
+    assert (results / "table-search.png").read_bytes()[:4] == b"\x89PNG"
+    assert set(pd.read_csv(results / "table-search-curves.csv")["series"]) == {"dbsurf"}
+    assert len(pd.read_csv(results / "table-search-table2.csv")) >= 11
+
+
+def test_the_supernet_study_plans_twelve_searches(page, monkeypatch):
+    module = study("supernet_study", page, monkeypatch)
+    runs = module.runs()
+    assert len(runs) == 12
+    assert {run.estimator for run in runs[:3]} == {"dbsurf", "loorf", "uniform"}
+    assert {run.seed for run in runs} == {0, 5, 10, 15}
