@@ -19,7 +19,7 @@ from typing import Any
 from blobs import blobs
 from dbsurf.commands.main import main
 from dbsurf.runs.folder import read_summary
-from dbsurf.runs.metrics import read_metrics
+from dbsurf.runs.records import read_metrics
 from supernet_runs import digits
 
 

@@ -15,9 +15,9 @@ from dbsurf.commands import report
 from dbsurf.experiments import registry
 from dbsurf.report.collect import collect
 from dbsurf.report.write import sentences
+from dbsurf.runs.processes import LocalPool
 from dbsurf.sweep.carry_out import carry_out
 from dbsurf.sweep.command import available_cores
-from dbsurf.sweep.local import LocalPool
 from dbsurf.sweep.plan import arranged
 from dbsurf.sweep.run import Run, option_words
 

@@ -13,17 +13,11 @@ import torch
 from dbsurf.experiments.toy import curves, figures, statements, tables
 from dbsurf.experiments.toy.problem import load_function
 from dbsurf.experiments.toy.report import comparison_summary, study_summary
-from dbsurf.runs.folder import (
-    CONFIG,
-    environment,
-    fresh_folder,
-    write_atomically,
-    write_json,
-    write_summary,
-)
+from dbsurf.files import write_atomically, write_json
+from dbsurf.progress import share_bar
+from dbsurf.runs.folder import CONFIG, environment, fresh_folder, write_summary
 from dbsurf.runs.options import EXECUTION, LARGEST, MOST, check_counts, configuration
-from dbsurf.runs.progress import share_bar
-from dbsurf.runs.stopwatch import Stopwatch
+from dbsurf.runs.records import Stopwatch
 
 
 @dataclass(frozen=True)
