@@ -82,8 +82,7 @@ def rounded(accuracies: npt.NDArray[np.generic]) -> npt.NDArray[np.float32]:
 
 
 def from_records(pieces: Pieces) -> Arrays | None:
-    """The table from the pieces that `dbsurf.data.nasbench` found in an official folder, or from
-    our npz of them."""
+    """The table from what `read_folder` found in an official folder, or from our npz of it."""
     found: Arrays = {}
     for name in ("arch", *COLUMNS_OF_RECORDS):
         array = pieces.get(f"nats/{name}", pieces.get(f"nats_{name}"))

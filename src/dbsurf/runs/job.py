@@ -1,4 +1,4 @@
-"""A resumable run: steps, evaluations, checkpoints, and an end that is declared once."""
+"""A run that can be resumed: its training loop, evaluations, checkpoints and results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from dbsurf.runs.records import KEPT, Events, Row, Stopwatch, write_metrics
 
 
 class JobOptions(RunOptions, Protocol):
-    """What the loop asks of an experiment's options."""
+    """The options that the training loop needs."""
 
     @property
     def steps(self) -> int: ...
@@ -47,10 +47,10 @@ class JobOptions(RunOptions, Protocol):
 
 
 class Trainer(Protocol):
-    """What is trained, one step at a time.
+    """A model in training, one step at a time.
 
     Attributes:
-        steps: done so far.
+        steps: steps done so far.
     """
 
     steps: int
@@ -117,17 +117,17 @@ def read_finished(folder: Path, config: dict[str, Any]) -> dict[str, Any] | None
 
 
 class Job(ABC):
-    """One run at work. An experiment says what is measured; the loop and the files are here.
+    """A run in progress. A subclass says what is measured; the loop and the files are here.
 
     Args:
-        options: of the experiment.
-        trainer: at step 0.
-        device: where it computes.
+        options: the options of the experiment.
+        trainer: the trainer, at step 0.
+        device: the device of the computation.
 
     Attributes:
         experiment: name of the experiment, as in the summary.
         rows: the metrics so far.
-        watch: counts training, evaluations and checkpoints left out.
+        watch: counts the seconds of training, without evaluations and checkpoints.
     """
 
     experiment: ClassVar[str]
@@ -139,25 +139,25 @@ class Job(ABC):
         self.watch = Stopwatch()
         self._restored = False  # from a checkpoint, without a step since
 
-    # --- what an experiment says ------------------------------------------------------------------
+    # --- what a subclass defines ------------------------------------------------------------------
 
     @abstractmethod
     def title(self) -> str:
-        """What runs, in a few words."""
+        """The name of the run for the progress bar."""
 
     @abstractmethod
     def note(self) -> str:
-        """How it stands, in a few words."""
+        """The latest numbers for the progress bar."""
 
     @abstractmethod
     def measure(self) -> Row:
-        """One evaluation; the same names every time."""
+        """The numbers of one evaluation, with the same names every time."""
 
     @abstractmethod
     def results(self) -> dict[str, Any]:
         """The final evaluation, for the summary; may write pictures into the folder."""
 
-    # --- what all of them do ----------------------------------------------------------------------
+    # --- what is the same for all -----------------------------------------------------------------
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -174,7 +174,7 @@ class Job(ABC):
                 raise
 
     def open(self) -> None:
-        """Write what the run is, and continue it where it stopped."""
+        """Write the configuration, and continue from the checkpoint if there is one."""
         config = self._options.config()
         self.folder.mkdir(parents=True, exist_ok=True)
         remove_temporary(self.folder)
@@ -190,7 +190,7 @@ class Job(ABC):
         write_metrics(self.folder, self.rows)
 
     def restore(self) -> bool:
-        """Take over the state of the newest sound checkpoint; False if there is none."""
+        """Load the newest usable checkpoint; False if there is no checkpoint."""
         return load_checkpoint(self.folder, self._options.config(), self._take_over) is not None
 
     def _take_over(self, state: dict[str, Any]) -> None:
@@ -214,7 +214,7 @@ class Job(ABC):
         self._restored = True
 
     def train(self) -> None:
-        """Step until all steps are done or somebody asks to stop."""
+        """Train until all steps are done or a signal asks to stop."""
         options, trainer = self._options, self._trainer
         bar = StepBar(self.title(), options.steps, trainer.steps)
         with Interruption() as interruption, self.watch.running(), self.events, bar:
@@ -239,9 +239,9 @@ class Job(ABC):
                     bar.show(done, self.note())
 
     def step(self) -> None:
-        """One step. If the first one after a checkpoint fails, the checkpoint is at fault.
+        """One step. If the first step after loading a checkpoint fails, the checkpoint is wrong.
 
-        What an optimiser loads is not checked by torch until the optimiser uses it.
+        Torch does not check everything that an optimiser loads until the optimiser uses it.
         """
         if not self._restored:
             self._trainer.step()
@@ -257,6 +257,7 @@ class Job(ABC):
         self._restored = False
 
     def stop_if_diverged(self) -> None:
+        """Raise if a loss or a weight is not finite."""
         bad = self._trainer.first_bad_step()
         if bad is not None:
             newest = self.folder / NEWEST
@@ -287,7 +288,7 @@ class Job(ABC):
             save_checkpoint(self.folder, self._options.config(), state)
 
     def finish(self) -> dict[str, Any]:
-        """Measure what counts, and declare the run finished."""
+        """Do the final evaluation and write the summary, which marks the run as finished."""
         summary: dict[str, Any] = {
             "experiment": self.experiment,
             "configuration": self._options.config(),

@@ -32,7 +32,7 @@ _asked: ContextVar[Callable[[], bool]] = ContextVar("asked", default=lambda: Fal
 
 @contextmanager
 def stopping_when(asked: Callable[[], bool]) -> Iterator[None]:
-    """Runs inside stop as by a signal once ``asked()``: for threads, which no signal reaches."""
+    """Runs inside stop as by a signal once ``asked()`` is true, for threads without signals."""
     token = _asked.set(asked)
     try:
         yield
@@ -41,11 +41,11 @@ def stopping_when(asked: Callable[[], bool]) -> Iterator[None]:
 
 
 class Interruption:
-    """While open, remembers a request to stop; a second one stops at once.
+    """Catches the first signal, so that the run can save; a second signal stops at once.
 
-    A second SIGHUP does not: a closed terminal may send two. Where SIGHUP is ignored, as under
-    ``nohup``, it stays ignored. Outside the main thread signals cannot be caught: there
-    `stopping_when` tells.
+    A second SIGHUP does not, because a closed terminal may send two. Where SIGHUP is ignored, as
+    under ``nohup``, it stays ignored. Outside the main thread signals cannot be caught; there
+    `stopping_when` is asked instead.
     """
 
     SIGNALS = tuple(
@@ -66,7 +66,7 @@ class Interruption:
 
     @property
     def requested(self) -> bool:
-        """Whether somebody asked."""
+        """Whether a stop was requested."""
         return self._noted or _asked.get()()
 
     def _note(self, number: int, frame: FrameType | None) -> None:
@@ -88,26 +88,26 @@ P = ParamSpec("P")
 A = TypeVar("A")
 T = TypeVar("T")
 
-ATTEMPTS = 4  # a run that kills its process so often is at fault itself
+ATTEMPTS = 4  # times that a run may kill its process before it counts as failed
 GRACE = 20.0  # seconds in which a process without a parent may save what it has
-LOOK = 0.5  # seconds between two looks for a request to stop
+LOOK = 0.5  # seconds between two checks for a request to stop
 
 #: Held in a process while it works on a run.
 busy = threading.Lock()
 
 
 class LocalPool(Executor):
-    """Spawned processes, each behind a thread of its own.
+    """Spawned processes, each controlled by a thread of its own.
 
     A process that is killed breaks the pool that it is in. Here every pool has one process, so
     that the other runs go on; the run continues in a new process, from its checkpoint.
 
     Args:
-        workers: processes.
+        workers: number of processes.
     """
 
     def __init__(self, workers: int) -> None:
-        resource_tracker.ensure_running()  # it would unblock SIGINT in the slot that starts it
+        resource_tracker.ensure_running()  # it unblocks SIGINT in the thread that starts it
         self._slots = ThreadPoolExecutor(workers, initializer=_block_interrupts)
         self._pools: dict[int, tuple[ProcessPoolExecutor, int]] = {}  # by slot: pool, process id
         self._stopping = False
@@ -121,7 +121,7 @@ class LocalPool(Executor):
             try:
                 if slot not in self._pools and not self._stopping:
                     self._pools[slot] = _one_process()
-                if self._stopping:  # meanwhile, perhaps
+                if self._stopping:  # it may have begun while the process started
                     raise CancelledError
                 return self._pools[slot][0].submit(partial(_work, fn, *args, **kwargs)).result()
             except BrokenProcessPool:
@@ -129,7 +129,7 @@ class LocalPool(Executor):
         raise RuntimeError(f"its worker process died {ATTEMPTS} times")
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Let go of the processes; with ``cancel_futures`` runs save what they have and stop."""
+        """End the processes; with ``cancel_futures`` runs save first and stop."""
         self._slots.shutdown(wait=False, cancel_futures=cancel_futures)
         try:
             if cancel_futures:
@@ -151,7 +151,7 @@ class LocalPool(Executor):
 def all_results(fn: Callable[[A], T], arguments: Sequence[A], workers: int) -> list[T]:
     """``fn`` of every argument, so many at a time, each in a process of its own.
 
-    A signal to this process makes the others save what they have and stop.
+    A signal to this process makes the other processes save and stop.
     """
     pool = LocalPool(workers)
     with Interruption() as interruption:
@@ -178,7 +178,7 @@ def _work(fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
 
 
 def _one_process() -> tuple[ProcessPoolExecutor, int]:
-    """A pool of one process, which is up, and that process's id."""
+    """A pool with one running process, and the id of that process."""
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(1, mp_context=context, initializer=begin)
     return pool, pool.submit(os.getpid).result()

@@ -53,7 +53,7 @@ class Events:
     Args:
         folder: the run folder.
         step: the step from which the run goes on.
-        enabled: write nothing otherwise.
+        enabled: whether to write events at all.
     """
 
     def __init__(self, folder: Path, step: int, *, enabled: bool = True) -> None:
@@ -72,7 +72,7 @@ class Events:
                     if name != "step" and value is not None:
                         self._writer.add_scalar(name, value, step)
                 self._writer.flush()
-            except OSError as error:  # from TensorBoard's own thread, without a name
+            except OSError as error:  # TensorBoard's own error does not name the file
                 raise OSError(error.errno, error.strerror, str(self._place)) from error
 
     def __enter__(self) -> Events:
@@ -85,7 +85,7 @@ class Events:
         trace: TracebackType | None,
     ) -> None:
         if self._writer is not None:
-            with suppress(OSError):  # what the run came to is decided by its own files
+            with suppress(OSError):  # its own files decide how a run ended
                 self._writer.close()
 
 
@@ -101,11 +101,15 @@ def add_picture(folder: Path, name: str, picture: Path, step: int) -> None:
     from matplotlib.image import imread
     from torch.utils.tensorboard import SummaryWriter
 
-    with SummaryWriter(str(folder / "tensorboard")) as writer:
-        writer.add_image(name, imread(picture)[..., :3], step, dataformats="HWC")
+    place = str(folder / "tensorboard")
+    try:
+        with SummaryWriter(place) as writer:
+            writer.add_image(name, imread(picture)[..., :3], step, dataformats="HWC")
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, place) from error
 
 
-KEPT = 100  # steps between two looks, at most
+KEPT = 100  # losses that are kept; training checks them at least that often
 
 
 class RecentLosses:
@@ -126,12 +130,13 @@ class RecentLosses:
         self.values[step % KEPT] = loss.detach()
 
     def first_bad_step(self, steps: int, parameters: Sequence[Tensor]) -> int | None:
-        """The first of the last steps, counted from 1, whose loss was not finite; waits.
+        """The first of the last steps, counted from 1, whose loss was not finite.
 
-        The weights are looked at too: the newest may be bad before a loss has shown it.
+        The weights are checked too, because the last step may have made them infinite. This waits
+        for the device.
 
         Args:
-            steps: how many were done.
+            steps: number of steps that were done.
             parameters: the weights.
         """
         losses = self.values.tolist()
@@ -143,7 +148,7 @@ class RecentLosses:
 
 
 class Stopwatch:
-    """Counts while it runs.
+    """Counts seconds of work.
 
     Attributes:
         seconds: counted so far; set it to continue an earlier count.
@@ -164,7 +169,7 @@ class Stopwatch:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Leave the time inside out, if the watch is running."""
+        """Do not count the time inside."""
         was_running = self._since is not None
         self._stop()
         try:

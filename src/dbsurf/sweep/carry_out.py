@@ -1,4 +1,4 @@
-"""Runs from a list to their ends: handed to an engine, taken back, shown, accounted for."""
+"""Doing all runs of a sweep: submit them to an engine, follow them, report failures."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from dbsurf.sweep.display import Display, summary
 from dbsurf.sweep.plan import write_plan
 from dbsurf.sweep.run import Outcome, Run, work
 
-LOOK = 0.5  # seconds between two looks at the runs
-AGAIN = 2.0  # seconds before a run that is at work elsewhere is asked for again
-STOPS = 10  # how often a run may be stopped by somebody else before it counts as failed
+LOOK = 0.5  # seconds between two updates of the table
+AGAIN = 2.0  # seconds before a run of another process is tried again
+STOPS = 10  # times that a run may be stopped from outside before it counts as failed
 
 
 def supervise(
@@ -27,10 +27,10 @@ def supervise(
     """Work until every run is done or has failed.
 
     Args:
-        runs: what is not done yet.
+        runs: the runs that are not done yet.
         executor: the engine.
-        board: where the states are kept.
-        look: called twice a second; what it raises ends the loop.
+        board: the states of the runs.
+        look: called twice a second; an exception in it ends the loop.
     """
     pending: dict[Future[Outcome], Run] = {}
     stops = dict.fromkeys((run.name for run in runs), 0)
@@ -53,13 +53,13 @@ def supervise(
                 run, "waiting" if outcome.state == "stopped" else outcome.state, outcome.message
             )
         if later and not pending:
-            time.sleep(LOOK)  # all that is left is at work elsewhere
+            time.sleep(LOOK)  # other processes work on all that is left
         board.look()
         look()
 
 
 def outcome_of(future: Future[Outcome]) -> Outcome:
-    """What a worker reported, or what became of the worker."""
+    """What the worker reported, or how the worker failed."""
     try:
         return future.result()
     except CancelledError:
@@ -68,17 +68,17 @@ def outcome_of(future: Future[Outcome]) -> Outcome:
         return Outcome("failed", f"{type(error).__name__}: {error}".splitlines()[0])
 
 
-#: An engine for so many runs; the board knows which of them are at work.
+#: Makes an engine for a number of runs; the board knows which of them are running.
 Start = Callable[[int, Board], Executor]
 
 
 def carry_out(runs: Sequence[Run], folder: Path, command: str, start: Start) -> None:
-    """Do what is not done; raises at the end if any run failed.
+    """Do the runs that are not done; raises a ValueError at the end if any run failed.
 
     Args:
-        runs: all of them, done or not.
-        folder: where they are, and where the plan is written.
-        command: what was typed, to go on with after an interrupt.
+        runs: all runs of the sweep, done or not.
+        folder: the folder of the sweep.
+        command: the command line of the sweep, to print after an interrupt.
         start: makes the engine; not called if there is nothing to do.
     """
     write_plan(folder, command, runs)
@@ -102,7 +102,7 @@ def carry_out(runs: Sequence[Run], folder: Path, command: str, start: Start) -> 
 
 
 def attend(runs: Sequence[Run], board: Board, start: Callable[[], Executor]) -> None:
-    """Work with an engine and show it; whatever ends this early, runs save what they have."""
+    """Do the runs with an engine and show the table; if it ends early, all runs save first."""
     with Interruption() as interruption, Display(board) as display:
 
         def look() -> None:

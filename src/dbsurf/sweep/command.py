@@ -32,13 +32,13 @@ FEW = 500  # images, at the most, of a trial's evaluation at its end
 
 @dataclass(frozen=True)
 class Speed:
-    """What one run was seen to take, in seconds.
+    """The seconds that the parts of one run took.
 
     Attributes:
-        run: which was tried.
-        step: of training, with its n.
-        evaluation: during training.
-        ends: before the first step and after the last, evaluations left out.
+        run: the run.
+        step: seconds of a training step, with the n of that run.
+        evaluation: seconds of an evaluation during training.
+        ends: seconds before the first step and after the last, without evaluations.
     """
 
     run: Run
@@ -47,7 +47,7 @@ class Speed:
     ends: float
 
     def seconds(self, run: Run) -> float:
-        """For ``run``: steps scaled with their evaluations of f, that is, with n."""
+        """The estimate for another run: the time of a step is proportional to n."""
         assert run.steps is not None
         scale = getattr(run.options, "n", 1) / getattr(self.run.options, "n", 1)
         every = getattr(run.options, "evaluate_every", 0) or run.steps
@@ -56,10 +56,10 @@ class Speed:
 
 
 def measure(run: Run, executor: Executor) -> Speed:
-    """Try a run for a few dozen steps, in a folder that is then thrown away.
+    """Do a few dozen steps of a run in a temporary folder.
 
-    Two lengths tell training, evaluations and the rest apart; a single step goes before them,
-    which pays for what a process does only once.
+    Two lengths separate training from evaluations and the rest. One step is done before them, so
+    that imports and the like are not counted.
     """
     wall, seconds = {}, {}
     with tempfile.TemporaryDirectory(prefix="dbsurf-trial-") as folder:
@@ -90,16 +90,16 @@ def measure(run: Run, executor: Executor) -> Speed:
 
 
 def estimate(runs: Sequence[Run], workers: int, speed: Speed) -> float:
-    """Seconds for all ``runs`` from their first step, on so many workers."""
+    """Seconds for all ``runs`` from their first step."""
     each = [speed.seconds(run) for run in runs]
     return max(sum(each) / workers, max(each))
 
 
 @dataclass(frozen=True)
 class Options:
-    """Do many runs; those that are finished are skipped, broken ones go on.
+    """Do many runs; finished runs are skipped, interrupted ones are continued.
 
-    The same command starts a sweep and goes on with one that was stopped or killed.
+    The same command starts a sweep and continues one that was stopped or killed.
     """
 
     name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SWEEP")]
@@ -123,11 +123,11 @@ class Options:
     data_dir: Path | None = None
     """Data folder, instead of the one that DBSURF_DATA names."""
     dry_run: bool = False
-    """List what would run and how long it would take; a short trial tells."""
+    """List the runs and estimate their time by a short trial."""
     preset: Annotated[str | None, tyro.conf.Suppress] = None
 
     def folder(self) -> Path:
-        """Of the sweep."""
+        """The folder of the sweep."""
         return Path("runs/sweeps") / f"{self.name}-{self.scale}" if self.out is None else self.out
 
     def command(self) -> str:
@@ -140,11 +140,12 @@ MOST_PROCESSES = 1_024  # and threads: more than any machine can use well
 
 
 def run(options: Options) -> None:
-    """Plan, then work until all is done."""
+    """Plan the runs and do them."""
     _check(options)
     cores = available_cores()
     workers = options.workers or cores
-    # Not by the number of runs that are left: a run must not compute otherwise after a restart.
+    # It does not depend on how many runs are left: the threads of a run must be the same after a
+    # restart, because the last digits of its results depend on them.
     share = 1 if options.scheduler is not None else max(1, cores // workers)
     runs = plan(
         options.name,
@@ -166,14 +167,14 @@ def run(options: Options) -> None:
 
 
 def engine(options: Options, workers: int, board: Board) -> Executor:
-    """What does the work."""
+    """The engine that the options ask for."""
     if options.engine == "local":
         return LocalPool(workers)
     return DaskPool(options.scheduler, workers, board.busy)
 
 
 def forecast(runs: Sequence[Run], workers: int) -> None:
-    """Print every run with its standing, and the time that the rest would take."""
+    """Print every run and how far it is, and estimate the time of the rest."""
     for run in runs:
         print(f"{run.standing():<7} {run.label}  {run.folder}")
     todo = [run for run in runs if run.standing() != "done"]

@@ -22,7 +22,7 @@ from dbsurf.runs.experiment import Experiment, Scale
 from dbsurf.sweep.run import Run, placed, with_fields
 
 OWN = ("out", "resume", "preset")  # the sweep sets these itself
-MOST = 100_000  # runs of a sweep
+MOST = 100_000  # runs in a sweep
 RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)")
 
 
@@ -30,8 +30,8 @@ def read_grid(words: Sequence[str], kind: type) -> dict[str, list[Any]]:
     """The values of every option that the words name.
 
     Args:
-        words: of the command line.
-        kind: the experiment's dataclass of options, which knows names and types.
+        words: the words after ``--grid``.
+        kind: the experiment's dataclass of options, with their names and types.
 
     Example:
         >>> from dbsurf.experiments.vae import Options
@@ -40,7 +40,7 @@ def read_grid(words: Sequence[str], kind: type) -> dict[str, list[Any]]:
     """
     hints = get_type_hints(kind)
     free = [item.name for item in fields(kind) if item.name not in OWN]
-    elsewhere = [item.name for item in fields(kind) if not item.metadata.get("identity", True)]
+    execution = [item.name for item in fields(kind) if not item.metadata.get("identity", True)]
     axes: dict[str, list[Any]] = {}
     for word in words:
         name, equals, text = word.partition("=")
@@ -52,7 +52,7 @@ def read_grid(words: Sequence[str], kind: type) -> dict[str, list[Any]]:
         if name in axes:
             raise ValueError(f"--grid must name {name} once, got it twice")
         axes[name] = read_values(name, text, hints[name])
-        if name in elsewhere and len(axes[name]) > 1:
+        if name in execution and len(axes[name]) > 1:
             raise ValueError(
                 f"--grid must give {name} one value, since it does not change what a run "
                 f"computes, got {text}"
@@ -164,7 +164,7 @@ def arranged(record: Experiment, options: Sequence[Any], out: Path, **common: An
 
     Args:
         record: the experiment.
-        options: of the runs.
+        options: the options of the runs.
         out: folder of the sweep.
         common: options for all runs that have them.
     """
@@ -213,7 +213,7 @@ def narrowed(options: Sequence[Any], name: str, values: Sequence[Any]) -> list[A
 
 
 def label_all(kind: str, options: Sequence[Any]) -> list[str]:
-    """What distinguishes the runs, in words: ``digits loorf n=2 seed=0``."""
+    """The options in which the runs differ, as labels: ``digits loorf n=2 seed=0``."""
     if not options:
         return []
     names = [item.name for item in fields(options[0]) if item.metadata.get("identity", True)]

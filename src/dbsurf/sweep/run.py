@@ -25,12 +25,12 @@ Standing = Literal["done", "resume", "new"]
 
 @dataclass(frozen=True)
 class Run:
-    """What is to be computed, and where.
+    """One run of a sweep.
 
     Attributes:
-        experiment: name of the experiment in the registry.
-        options: its options, with the run's own folder as ``out``.
-        label: in what it differs from the sweep's other runs.
+        experiment: the name of the experiment in the registry.
+        options: its options; ``out`` is the run's own folder.
+        label: the options in which it differs from the other runs of the sweep.
     """
 
     experiment: str
@@ -39,7 +39,7 @@ class Run:
 
     @property
     def folder(self) -> Path:
-        """Of the results: the sweep's folder, then the experiment and the hash."""
+        """The run folder, inside the folder of the sweep."""
         out: Path = self.options.out
         return out
 
@@ -49,24 +49,24 @@ class Run:
 
     @property
     def lock(self) -> Path:
-        """File whose lock is the right to work on the run.
+        """The lock file: the process that holds its lock works on the run.
 
-        It lies beside the run folder: an experiment may replace that as a whole.
+        It is not in the run folder, because an experiment may replace that as a whole.
         """
         return self.folder.parent / "locks" / self.name
 
     @property
     def log(self) -> Path:
-        """Everything the run prints."""
+        """The file with everything that the run prints."""
         return self.folder.parent / "logs" / f"{self.name}.log"
 
     @property
     def steps(self) -> int | None:
-        """Steps in all, if that is known beforehand."""
+        """The total number of steps, if it is known beforehand."""
         return self.options.config().get("steps") or None
 
     def standing(self) -> Standing:
-        """What there is of it on the disk. Damaged results count as none: they are made again."""
+        """How far the run is, by its files. Damaged results are computed again."""
         try:
             if read_summary(self.folder) is not None:
                 return "done"
@@ -75,7 +75,7 @@ class Run:
         return "resume" if (self.folder / NEWEST).exists() else "new"
 
     def words(self) -> list[str]:
-        """The command that does this run alone."""
+        """The command line of this run."""
         record = experiment(self.experiment)
         base = record.presets.get(str(getattr(self.options, "preset", None)))
         return ["dbsurf", *record.command.split(" "), *option_words(self.options, base)]
@@ -110,7 +110,7 @@ def option_words(options: Any, base: Any = None) -> list[str]:
 
     Args:
         options: a dataclass.
-        base: where the defaults come from, if its preset has others than its class.
+        base: the options of the preset, whose values are the defaults; None for those of the class.
     """
     found: list[str] = []
     for item in fields(options):
@@ -119,7 +119,7 @@ def option_words(options: Any, base: Any = None) -> list[str]:
         if base is not None and item.name != "preset":
             default = getattr(base, item.name)
         if default is MISSING or value == default:
-            continue  # the first: what has no default stands without a name
+            continue  # an option without a default is positional
         flag = f"--{item.name.replace('_', '-')}"
         if isinstance(value, bool):
             found.append(flag if value else f"--no-{flag[2:]}")
@@ -132,10 +132,10 @@ def option_words(options: Any, base: Any = None) -> list[str]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How the work on a run ended.
+    """How a worker's attempt at a run ended.
 
     Attributes:
-        state: ``stopped`` was asked for and can go on; ``elsewhere`` is at work in another process.
+        state: ``stopped`` means saved by request; ``elsewhere`` that another process works on it.
         message: why it failed, in one line.
     """
 
@@ -143,22 +143,22 @@ class Outcome:
     message: str = ""
 
 
-#: Held while a run is at work. Threads and random numbers of torch belong to the process: one run
-#: at a time in each.
+#: Held while this process works on a run. Torch's threads and random numbers belong to the process,
+#: so it does one run at a time.
 alone = threading.Lock()
 
 
 def work(run: Run, sweep: str) -> Outcome:
-    """Do or finish ``run``, unless some process is at it already.
+    """Do or finish ``run``, unless another process is working on it.
 
     Args:
-        run: what to do.
-        sweep: mark of the sweep that asks, left in the lock's file for its table.
+        run: the run.
+        sweep: the identifier of the sweep, written into the lock file for the sweep's table.
     """
     with alone, exclusive(run.lock, sweep) as mine:
         if not mine:
             return Outcome("elsewhere")
-        if run.standing() == "done":  # by another sweep, perhaps, since this one was planned
+        if run.standing() == "done":  # another sweep may have finished it meanwhile
             return Outcome("done")
         with printing_to(run.log), named(run.words()):
             try:
@@ -178,7 +178,7 @@ def work(run: Run, sweep: str) -> Outcome:
 
 @contextmanager
 def printing_to(log: Path) -> Iterator[None]:
-    """Append what is printed to a file: the terminal belongs to the sweep."""
+    """Append what is printed to the log, since the terminal shows the table of the sweep."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab", buffering=0) as file:
         kept = Log(file)
@@ -206,7 +206,7 @@ class Log(io.TextIOBase):
 
 @contextmanager
 def named(words: Sequence[str]) -> Iterator[None]:
-    """Let the run folder's environment name the command that does this run alone."""
+    """Set ``sys.argv`` to the command line of the run, which its environment.json records."""
     before, sys.argv = sys.argv, list(words)
     try:
         yield
