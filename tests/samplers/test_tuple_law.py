@@ -22,10 +22,7 @@ from dbsurf.samplers import (
     DirichletCopula,
     GaussianCopula,
     MinDiscrepancy,
-    dbsample,
-    min_discrepancy,
 )
-from dbsurf.samplers import base as sampler_base
 
 HAIR = 1e-13
 PROBS = [1e-3, 0.2, 1 / 3, 0.5, 0.61, 0.999]
@@ -35,11 +32,10 @@ def feed(monkeypatch: pytest.MonkeyPatch, uniforms: list[float]) -> None:
     """Let the sampler draw these numbers, in order, for its single coordinate."""
     stream = iter(uniforms)
 
-    def planted(like, n, generator):
-        return torch.tensor([[next(stream)] for _ in range(n)], dtype=torch.float64)
+    def planted(shape, **options):
+        return torch.tensor([[next(stream)] for _ in range(shape[0])], dtype=torch.float64)
 
-    for module in (dbsample, min_discrepancy, sampler_base):
-        monkeypatch.setattr(module, "uniform", planted)
+    monkeypatch.setattr(torch, "rand", planted)
 
 
 def near(q: float, hit: int) -> float:

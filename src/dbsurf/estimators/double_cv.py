@@ -92,10 +92,9 @@ class DoubleCV(Estimator):
         controls = [
             _inner(summed - grad_f[i], samples[i] - law.probs, batch_dims) for i in range(n)
         ]
-        added = summed * law.slope() / n  # p (1 - p) times the mean of grad f
-        del summed
+        summed = summed * law.slope() / n  # p (1 - p) times the mean of grad f
         weights = leave_one_out(torch.stack(controls) / (n - 1))
-        control = law.contract(weights, samples, centred=True) - added
+        control = law.contract(weights, samples, centred=True) - summed
         offset = control * draw.prepared
         return Combination(leave_one_out(draw.f_values), None, offset, True, memo=control)
 

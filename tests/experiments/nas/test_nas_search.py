@@ -283,8 +283,8 @@ def test_a_seed_does_not_depend_on_its_neighbours(tmp_path, estimator):
     [
         (["--dataset", "cifar10"], "nasbench201 is not in "),
         (["--estimator", "dbsruf"], "estimator must be one of .*random, evolution, got 'dbsruf'"),
-        (["--estimator", "arms", "--n", "4"], "must be Bernoulli for ARMS, got Categorical"),
-        (["--estimator", "disarm", "--n", "4"], "must be Bernoulli for DisARM, got Categorical"),
+        (["--estimator", "arms", "--n", "4"], "arms: dist must be Bernoulli"),
+        (["--estimator", "disarm", "--n", "4"], "disarm: dist must be Bernoulli"),
         (["--estimator", "dbsurf", "--estimator-options", "debias=true"], "must be Bernoulli"),
         (["--estimator", "dbsurf", "--estimator-options", "beta=1"], "options of dbsurf do not"),
         (["--estimator", "random", "--estimator-options", "alpha=1"], "must be empty for random"),

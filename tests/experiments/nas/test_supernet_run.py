@@ -209,7 +209,7 @@ def test_the_subset_stands_in_for_the_whole_where_it_is_enough():
     ("words", "reason"),
     [
         (["--estimator", "dbsruf"], "estimator must be one of .*uniform, got 'dbsruf'"),
-        (["--estimator", "arms"], "dist must be Bernoulli for ARMS, got Categorical"),
+        (["--estimator", "arms"], "got arms: dist must be Bernoulli"),
         (["--estimator", "loorf", "--n", "1"], "n must be"),
         (["--estimator", "uniform", "--estimator-options", "alpha=1"], "empty for uniform"),
         (

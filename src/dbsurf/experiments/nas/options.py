@@ -6,6 +6,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
+from torch.distributions import Categorical
+
+import dbsurf
 from dbsurf.report.labels import file_name
 from dbsurf.runs.device import Device
 from dbsurf.runs.options import (
@@ -190,6 +194,16 @@ class SupernetOptions:
         """The run folder."""
         name = f"supernet-{self.dataset}-{self.label()}-n{self.n}-seed{self.seed}"
         return self.out if self.out is not None else Path("runs/nas") / name
+
+
+def check_takes_categories(estimator: dbsurf.Estimator, name: str) -> None:
+    """Raise a ValueError for an estimator that does not work for categorical variables."""
+    try:
+        estimator.check(Categorical(torch.ones(5)))
+    except ValueError as reason:
+        raise ValueError(
+            f"estimator must work for categorical variables, got {name}: {reason}"
+        ) from None
 
 
 TABLE_PRESETS = dict.fromkeys(("paper", "laptop", "smoke"), TableOptions())

@@ -13,7 +13,7 @@ from torch import Tensor
 import dbsurf
 from dbsurf import data
 from dbsurf.data import store
-from dbsurf.experiments.nas.options import SupernetOptions
+from dbsurf.experiments.nas.options import SupernetOptions, check_takes_categories
 from dbsurf.experiments.nas.supernet.architecture import Architecture
 from dbsurf.experiments.nas.supernet.images import PADDING, Batches, Standard, as_tensor
 from dbsurf.experiments.nas.supernet.network import Supernet
@@ -44,7 +44,8 @@ def check(options: SupernetOptions) -> None:
     if device.type == "mps" and (options.devices > 1 or options.precision != "32"):
         raise ValueError("devices and precision must be 1 and 32 on mps")
     check_precision(options.precision, device)
-    build_estimator(options).check(Architecture(threshold=options.prune).distribution())
+    check_takes_categories(build_estimator(options), options.estimator)
+    Architecture(threshold=options.prune)
 
 
 def build_estimator(options: SupernetOptions) -> dbsurf.Estimator:

@@ -11,7 +11,7 @@ from torch.distributions import Categorical, Distribution, Independent
 import dbsurf
 from dbsurf.experiments.nas import space
 from dbsurf.experiments.nas.landscape import Floats
-from dbsurf.experiments.nas.options import TableOptions
+from dbsurf.experiments.nas.options import TableOptions, check_takes_categories
 from dbsurf.experiments.nas.table_search.trace import Trace
 from dbsurf.runs.options import named_values
 
@@ -149,8 +149,7 @@ def find_searcher(options: TableOptions) -> Searcher:
 
 
 def _policy(options: TableOptions) -> Searcher:
-    uniform = torch.zeros(BLOCK, len(space.EDGES), len(space.OPERATIONS))
-    build_estimator(options).check(distribution(uniform))
+    check_takes_categories(build_estimator(options), options.estimator)
 
     def search(validation: Floats, block: int, show: Show) -> Trace:
         return gradient_search(
