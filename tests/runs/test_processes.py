@@ -34,7 +34,7 @@ def test_a_signal_saves_every_seed_and_leaves_no_process(tmp_path):
         "--channels 2 --cells 1 --image-size 8 --images 64 --batch 16 --threads 1 --epochs 9999 "
     )
     line += f"--warmup-epochs 0 --checkpoint-every 100000 --no-tensorboard --data-dir {data}"
-    words = [sys.executable, "-m", "dbsurf.cli", *line.split()]
+    words = [sys.executable, "-m", "dbsurf.commands.main", *line.split()]
     process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True)
     seeds = [out / f"seed-{seed}" for seed in (0, 5)]
 

@@ -63,7 +63,7 @@ def line(draw: random.Random, place: Path) -> list[str]:
         if name == "data":
             words.append(draw.choice(["list", "check", "import", "x"]))
         if name == "sweep":
-            words += [draw.choice(["vae", "nas", "toy", "table1", "x"]), "--dry-run"]
+            words += [draw.choice(["vae", "nas-table", "toy", "table1", "x"]), "--dry-run"]
             words += ["--grid", draw.choice(TEXTS), draw.choice(TEXTS)]
         if name == "toy":
             words += ["--preset", "smoke", "--points", "3", "--draws", "10"]

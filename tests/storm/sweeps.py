@@ -60,7 +60,7 @@ def trial(draw: random.Random, place: Path) -> Result:
     if draw.random() < 0.3:
         return on_dask(draw, place, folder, wanted)
     out, kills = folder / "out", 0
-    line = [sys.executable, "-m", "dbsurf.cli", *words(place, out)]
+    line = [sys.executable, "-m", "dbsurf.commands.main", *words(place, out)]
     with (folder / "log").open("ab") as log:
         for _ in range(draw.randint(1, 2)):
             sweep = subprocess.Popen(line, stdout=log, stderr=log)
@@ -116,7 +116,7 @@ def on_dask(draw: random.Random, place: Path, folder: Path, wanted: dict[str, ob
                 start(f"worker {number}", "dask", "worker", *where, "--nthreads", "1", "--no-nanny")
             address = json.loads(file.read_text())["address"]
             engine = ["--engine", "dask", "--scheduler", address]
-            start("sweep", "dbsurf.cli", *words(place, out), *engine)
+            start("sweep", "dbsurf.commands.main", *words(place, out), *engine)
             time.sleep(draw.uniform(5, 15))
             victim = draw.choice(["scheduler", "worker 1", "sweep"])
             if started[victim].poll() is None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from dbsurf import data
-from dbsurf.data.store import imported
+from dbsurf.data.store import imported, locate
 from dbsurf.experiments.streams import Streams
 from dbsurf.experiments.vae.evaluation import SAMPLE_SEED, SHOWN, Measures, seeded
 from dbsurf.experiments.vae.model import DiscreteVAE
@@ -105,12 +105,10 @@ class VAEJob(job.Job):
 def build(options: Options, device: torch.device) -> tuple[Trainer, Tensor]:
     """The trainer at step 0, and the test images as bytes on the device."""
     options.build_estimator()  # refuses bad options before the data set is read
+    check_dataset(options.dataset, options.data_dir)
     width = 28 * 28 + options.hidden + options.latents * options.latent_classes
     weights, activations = 2 * options.layers * width**2, options.n * options.batch * width
     check_memory(16 * (weights + activations), "weights, gradients and activations")
-    known = (*DATASETS, *imported(data.data_folder(options.data_dir)))
-    if options.dataset not in known:
-        raise ValueError(f"dataset must be one of {', '.join(known)}, got {options.dataset!r}")
     images = data.load(options.dataset, options.data_dir)
     streams = Streams.seeded(options.seed, device)
     with torch.random.fork_rng(devices=[]):
@@ -129,6 +127,14 @@ def build(options: Options, device: torch.device) -> tuple[Trainer, Tensor]:
     batches = Batches(images.train, options.batch, streams, device)
     trainer = Trainer(model.to(device), estimators, batches, streams, options.learning_rate)
     return trainer, flat_images(images.test, device)
+
+
+def check_dataset(name: str, folder: Path | None) -> None:
+    """Raise a ValueError, with the sets that can be used, unless this is a set of grey images."""
+    if name in DATASETS or (name not in data.CATALOG and locate(name, folder) is not None):
+        return
+    known = (*DATASETS, *imported(data.data_folder(folder)))
+    raise ValueError(f"dataset must be one of {', '.join(known)}, got {name!r}")
 
 
 # --- the picture ----------------------------------------------------------------------------------
@@ -155,10 +161,13 @@ def save_pictures(model: DiscreteVAE, images: Tensor, path: Path, title: str) ->
     generator = seeded(SAMPLE_SEED, images.device)
     latents, _ = model.draw_all(images, 1, generator)
     again = torch.sigmoid(model.decoders[0](model.flat(latents[0][0])))
-    rows = zip(images.split(COLUMNS), again.split(COLUMNS), strict=True)
-    pairs = np.concatenate([grid(row) for pair in rows for row in pair])
+    pairs = [
+        grid(part)
+        for pair in zip(images.split(COLUMNS), again.split(COLUMNS), strict=True)
+        for part in pair
+    ]
     bands = {
-        "Test images, binarised, and below each row their reconstructions": pairs,
+        "Test images, binarised, and below each row their reconstructions": np.concatenate(pairs),
         "Samples: mean images at latents drawn from the prior": grid(
             model.generate(4 * COLUMNS, generator)
         ),
@@ -176,7 +185,7 @@ def save_pictures(model: DiscreteVAE, images: Tensor, path: Path, title: str) ->
 
 
 def grid(images: Tensor) -> npt.NDArray[np.float32]:
-    """Square images in rows of `COLUMNS`, a grey gap around each, black where there is none."""
+    """Square images in rows of `COLUMNS`, a grey gap around each; black where a row is not full."""
     side = round(images.shape[-1] ** 0.5)
     images = functional.pad(images, (0, 0, 0, -len(images) % COLUMNS))
     tiles = images.float().cpu().numpy().reshape(-1, COLUMNS, side, side)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import replace
 from typing import Any
@@ -23,8 +22,6 @@ from dbsurf.runs.device import check_precision, choose_device
 from dbsurf.runs.options import named_values
 
 UNIFORM = "uniform"
-#: Variables that torchrun, srun or a user who starts every process sets.
-LAUNCHERS = ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "MASTER_ADDR")
 SUBSETS = {"cifar10": ("cifar10-subset", 10_000)}  # the first images of a set, as a set
 FALLBACKS = ("fashion-mnist", "digits")
 NATIVE = 32  # side of the images for which the usual crops were chosen
@@ -33,8 +30,6 @@ NATIVE = 32  # side of the images for which the usual crops were chosen
 def check(options: SupernetOptions) -> None:
     """Raise a ValueError for options that do not fit each other or this machine."""
     options.check()
-    if options.nodes > 1 and not any(name in os.environ for name in LAUNCHERS):
-        raise ValueError(f"nodes must be 1 unless torchrun or srun starts it, got {options.nodes}")
     device = choose_device(options.device)
     if device.type == "cuda" and options.devices > torch.cuda.device_count():
         raise ValueError(

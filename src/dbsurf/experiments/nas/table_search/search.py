@@ -12,10 +12,10 @@ import numpy as np
 import torch
 
 from dbsurf.experiments.nas.landscape import Table, load_table
-from dbsurf.experiments.nas.options import TableOptions
+from dbsurf.experiments.nas.options import BLOCK, TableOptions
 from dbsurf.experiments.nas.space import Integers
 from dbsurf.experiments.nas.table_search import trace
-from dbsurf.experiments.nas.table_search.methods import BLOCK, Searcher, find_searcher
+from dbsurf.experiments.nas.table_search.methods import Searcher, find_searcher
 from dbsurf.experiments.nas.table_search.trace import (
     Distinct,
     Landscape,
