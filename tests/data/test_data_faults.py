@@ -48,17 +48,14 @@ def test_a_damaged_file_of_the_folder_is_the_trouble_of_one_set(folder, capsys, 
     assert f"{folder / 'bad.npz'} cannot be read" in told.err
     assert told.err.count("\n") == 1
     assert main(["vae", "--dataset", "unknown", *where]) == 2
-    assert "dataset must be one of digits," in capsys.readouterr().err
+    assert "omniglot-iwae, bad, tiny, got 'unknown'" in capsys.readouterr().err
 
 
 def test_a_set_without_its_hashes_is_refused_where_it_is_used(folder, capsys):
     np.savez(folder / "bare.npz", x_train=IMAGES, x_test=IMAGES)
-    assert main(["data", "check", "bare", "--data-dir", str(folder)]) == 2
-    assert "bare.npz has no recorded hash of x_test, x_train" in capsys.readouterr().err
-    with pytest.raises(ValueError, match="bare.npz has no recorded hash"):
-        load("bare", folder)
-    assert main(["vae", "--dataset", "bare", "--data-dir", str(folder)]) == 2
-    assert "dataset must be one of digits," in capsys.readouterr().err
+    for line in (["data", "check", "bare"], ["vae", "--dataset", "bare"]):
+        assert main([*line, "--data-dir", str(folder)]) == 2
+        assert "bare.npz has no recorded hash of x_test, x_train" in capsys.readouterr().err
 
 
 def test_a_set_of_other_shapes_is_refused(folder):
@@ -77,17 +74,15 @@ def test_a_name_does_not_lead_out_of_the_folder(folder, tmp_path, capsys, name):
     assert main(["data", "import", str(tmp_path / "own.npz"), "--name", name, *where]) == 2
     assert "the name of a data set must be letters" in capsys.readouterr().err
     assert main(["vae", "--dataset", name, *where]) == 2
-    assert "dataset must be one of digits," in capsys.readouterr().err
-    with pytest.raises(ValueError, match="the name of a data set must be letters"):
-        load(name, folder)
+    assert "the name of a data set must be letters" in capsys.readouterr().err
 
 
 def test_a_table_is_no_set_of_images(folder, capsys):
     for name in ("nasbench201", "nats-bench"):
         assert main(["vae", "--dataset", name, "--data-dir", str(folder)]) == 2
-        assert "dataset must be one of digits," in capsys.readouterr().err
-        with pytest.raises(ValueError, match=f"dataset must be one of images, got {name}"):
-            load(name, folder)
+        error = capsys.readouterr().err
+        assert "dataset must be one of digits, mnist" in error
+        assert f"got '{name}'" in error
 
 
 def _npz(array: np.ndarray) -> bytes:
@@ -192,4 +187,4 @@ def test_a_set_of_few_test_images_trains_to_the_end_and_draws_its_picture(folder
     line += ["--bound-samples", "2", "--variance-draws", "0", "--evaluation-samples", "1"]
     assert main([*line, "--threads", "1"]) == 0
     picture = imread(folder / "run" / "pictures.png")
-    assert picture.shape == (1080, 1280, 4)
+    assert picture.shape[1] == 1_280
