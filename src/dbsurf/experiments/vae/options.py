@@ -10,13 +10,7 @@ import dbsurf
 from dbsurf.experiments.vae.model import Architecture
 from dbsurf.report.labels import file_name
 from dbsurf.runs.device import Device
-from dbsurf.runs.options import (
-    EXECUTION,
-    check_counts,
-    check_rates,
-    configuration,
-    named_values,
-)
+from dbsurf.runs.options import EXECUTION, check_counts, check_rates, configuration, named_values
 
 DATASETS = ("digits", "mnist", "fashion-mnist", "omniglot", "omniglot-iwae")
 
