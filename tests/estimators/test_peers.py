@@ -172,8 +172,8 @@ def test_options_are_checked():
         dbsurf.RELAX(2, rate=None)
     with pytest.raises(ValueError, match='mean must be "geometric" or "arithmetic", got 1'):
         dbsurf.VIMCO(2, mean=1)
-    with pytest.raises(ValueError, match="n must be at most 16 for UnorderedSet, got 17"):
-        dbsurf.UnorderedSet(17)
+    with pytest.raises(ValueError, match="n must be at most 12 for UnorderedSet, got 13"):
+        dbsurf.UnorderedSet(13)
     with pytest.raises(ValueError, match="at most 65,536 states for UnorderedSet, got 131,072"):
         dbsurf.UnorderedSet(2)(f, bits(torch.zeros(17)))
     with pytest.raises(ValueError, match="sampler must keep the marginals for StickBreaking"):
