@@ -205,7 +205,8 @@ class Estimator(nn.Module, ABC):
         with torch.no_grad():
             samples, noise = self.draw_with_noise(law, generator)
             prepared = self.prepare(law, context, objective)
-            noise = self.probe(law, noise, objective)
+            if noise is not None:
+                noise = self.probe(law, noise, objective)
         draw = Draw(law, samples, noise, context, prepared, NOT_YET)
         if self.grad_f_for != "nothing" and self._wants_grad_f():
             value = self._with_grad_f(draw, objective, baseline)
@@ -250,7 +251,8 @@ class Estimator(nn.Module, ABC):
                 noise = None
                 self._check_samples(law, samples)
             prepared = self.prepare(law, context, objective)
-            noise = self.probe(law, noise, objective)
+            if noise is not None:
+                noise = self.probe(law, noise, objective)
             grad_f = None
             if self._wants_grad_f():
                 required = self.grad_f_for == "combine"
