@@ -21,6 +21,7 @@ import oracles
 from cases import CASES
 from conftest import assert_mean
 from dbsurf.estimators import relax, relaxation, rodeo
+from dbsurf.experiments.vae.options import Options
 from oracles import all_samples
 
 f64 = torch.float64
@@ -765,6 +766,27 @@ def test_vimco_with_two_samples_by_hand():
     # Without sample 1 both weights are 4: log 4. Without sample 2 both are 1: log 1.
     by_hand = (math.log(2.5) - math.log(4)) * (0 - 0.5) + (math.log(2.5) - 0) * (1 - 0.5)
     assert found.grad.item() == pytest.approx(by_hand)
+
+
+def test_vimco_is_not_compared_with_what_is_about_the_mean():
+    law = bits(torch.zeros(3))
+    with pytest.raises(ValueError, match="must be about E.f., got VIMCO.4., .*log-mean-exp"):
+        dbsurf.compare(f, law, 4, draws=10, estimators=["vimco"])
+    with pytest.raises(ValueError, match="must be about the mean of f, got vimco"):
+        Options(estimator="vimco").build_estimator()
+
+
+def test_evaluations_are_counted_where_the_law_decides_them():
+    names = ["localexpectation", "rebar", "muprop", "unorderedset"]
+    found = dbsurf.compare(f, bits(torch.zeros(3)), 4, draws=10, estimators=names)
+    counts = {row.estimator: row.evaluations for row in found.rows}
+    assert counts == {
+        "LOORF(4)": 4,
+        "LocalExpectation(4)": 16,
+        "REBAR(1)": 3,
+        "MuProp(3)": 4,
+        "UnorderedSet(4)": 4,
+    }
 
 
 # --- with a bias ----------------------------------------------------------------------------------
