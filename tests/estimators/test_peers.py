@@ -358,6 +358,18 @@ def test_rodeo_starts_as_loorf_and_comes_to_vary_less():
     assert better.var(0).sum() < 0.8 * plain.var(0).sum()
 
 
+def test_rodeo_survives_a_loss_scaled_out_of_range():
+    estimator = dbsurf.RODEO(2)
+    logits = torch.zeros(3, requires_grad=True)
+    for _ in range(3):
+        estimator(f, bits(logits)).backward()
+    before = [p.clone() for p in estimator._state()]
+    (estimator(f, bits(logits)) * torch.tensor(float("inf"))).backward()
+    assert all(map(torch.equal, before, estimator._state()))
+    estimator(f, bits(logits)).backward()
+    assert not torch.equal(before[0], estimator.by_change)
+
+
 def test_rodeo_needs_no_array_with_two_axes_of_coordinates():
     """Its pieces have one axis of coordinates: the largest tensor is linear in d."""
     law = bits(torch.zeros(2, 3000))

@@ -150,7 +150,7 @@ class RODEO(Estimator):
         by_network = torch.autograd.grad(pieces.table, surrogate[:-2], pieces.pull(by_h))
         gradients = [*by_network, by_first, by_second]
         # A loss scaled beyond its range arrives here as infinity; what is known must survive it.
-        if all(bool(torch.isfinite(gradient).all()) for gradient in gradients):
+        if torch.stack([torch.isfinite(gradient).all() for gradient in gradients]).all():
             self.fitter.step(gradients)
 
 
