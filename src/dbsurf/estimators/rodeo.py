@@ -263,7 +263,7 @@ def lines(surrogate: Surrogate, f_values: Tensor) -> tuple[Tensor, Tensor]:
     # A unit without weight has its kink at an end; one without shift either is 0 anyway.
     kinks = torch.nan_to_num(-shift.detach() / weight.detach())
     kinks, order = kinks.sort(-1)
-    flat = shift.new_ones(()).expand_as(shift) * weight
+    flat = weight.expand_as(shift)
     both = torch.stack([flat, flat, shift, shift], -1)  # (n, batch, HIDDEN, 4)
     scale = torch.cat([outer, outer]).T  # (HIDDEN, 4)
     constant = torch.nn.functional.pad(surrogate.constant, (2, 0))
