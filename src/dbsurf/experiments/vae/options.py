@@ -113,6 +113,11 @@ class Options:
         """The estimator, without checks of values: training looks at its losses instead."""
         extras = named_values(self.estimator_options)
         estimator = dbsurf.get(self.estimator, self.n, validate=False, **extras)
+        if estimator.objective != "mean":
+            raise ValueError(
+                f"estimator must be about the mean of f, got {self.estimator}, whose objective is "
+                f"{estimator.objective}"
+            )
         if estimator.bernoulli_only and self.latent_classes > 2:
             raise ValueError(
                 f"estimator must work for categorical latents with latent_classes "
