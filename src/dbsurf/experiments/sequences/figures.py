@@ -36,7 +36,7 @@ BASELINE_MARKS = {
     "prefix": "D",
     "group mean": "P",
     "standardised": "X",
-    "its own": "h",
+    "group": "h",
 }
 ARM_LINES = {
     "iid, leave-one-out": (BLACK, "--"),
