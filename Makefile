@@ -21,8 +21,15 @@ lint: $(BIN)/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-docs: $(BIN)/.installed
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q --strict
+# Only what the documentation needs: the code is read, not run, so torch is not installed.
+.venv-docs/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-docs
+	$(PYTHON) -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['docs'], sep='\n')" > .venv-docs/needs.txt
+	.venv-docs/bin/python -m pip install -q -c constraints.txt -r .venv-docs/needs.txt
+	touch $@
+
+docs: .venv-docs/.installed
+	PYTHONPATH=tools NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build -q --strict
 
 bench: $(BIN)/.installed
 	$(BIN)/python benchmarks/speed.py
@@ -30,4 +37,4 @@ bench: $(BIN)/.installed
 	$(BIN)/python benchmarks/supernet.py
 
 clean:
-	rm -rf .venv site runs
+	rm -rf .venv .venv-docs site runs

@@ -11,8 +11,8 @@ from ratios import medians, report
 from torch.distributions import Bernoulli, Categorical, Independent
 
 import dbsurf
-from dbsurf.samplers import DBSample, MinDiscrepancy
 from dbsurf.distributions import coordinates
+from dbsurf.samplers import DBSample, MinDiscrepancy
 
 SHAPES = [(4, 100, 200), (16, 100, 200), (8, 512, 1024)]
 

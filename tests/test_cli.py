@@ -146,3 +146,27 @@ def test_a_reader_that_leaves_is_no_error():
     os.close(writer)
     assert done.returncode == 141
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("words", [["--help"], [], ["vae", "--preset", "smoke"]])
+def test_the_library_alone_names_the_extra_in_one_line(words):
+    """As after `pip install dbsurf`, which does not bring the command line's packages."""
+    hidden = ("tyro", "rich", "matplotlib", "pandas", "pooch", "tqdm", "tensorboard", "jinja2")
+    code = f"import sys; sys.modules |= dict.fromkeys({hidden}); "
+    code += "from dbsurf.commands.main import main; raise SystemExit(main(sys.argv[1:]))"
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == (
+        "dbsurf: error: the dbsurf command needs the extra experiments: "
+        "pip install 'dbsurf[experiments]'\n"
+    )
+
+
+def test_exact_works_for_finite_supports_only(capsys):
+    cli.main(["estimators"])
+    rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert "finite support" in rows["exact"]
+    assert "any discrete" in rows["loorf"]
+    assert "Bernoulli" in rows["arms"]
+    assert "Bernoulli, one-hot" in rows["quadraticcv"]

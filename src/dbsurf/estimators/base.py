@@ -2,6 +2,7 @@
 
     draw      samples, and the noise behind them where an estimator needs it
     prepare   what is fixed before f is asked at the samples: state, context, f at other points
+    probe     f at points that the noise decides, such as relaxed samples
     f         the only place where f is asked at the samples
     combine   weights of the scores; pure, and unbiased because prepare did not see the samples
     learn     an update of the state, after the gradient is made, in training mode
@@ -135,6 +136,13 @@ class Estimator(nn.Module, ABC):
         """
         return None
 
+    def probe(self, law: Coordinates, noise: Any, f: Objective) -> Any:
+        """Ask f at points that the noise decides, such as relaxed samples.
+
+        What this returns takes the place of the noise in the draw.
+        """
+        return noise
+
     @abstractmethod
     def combine(self, draw: Draw) -> Combination:
         """Weights of the scores, and maybe a factor and an offset for each coordinate."""
@@ -197,6 +205,8 @@ class Estimator(nn.Module, ABC):
         with torch.no_grad():
             samples, noise = self.draw_with_noise(law, generator)
             prepared = self.prepare(law, context, objective)
+            if noise is not None:
+                noise = self.probe(law, noise, objective)
         draw = Draw(law, samples, noise, context, prepared, NOT_YET)
         if self.grad_f_for != "nothing" and self._wants_grad_f():
             value = self._with_grad_f(draw, objective, baseline)
@@ -241,6 +251,8 @@ class Estimator(nn.Module, ABC):
                 noise = None
                 self._check_samples(law, samples)
             prepared = self.prepare(law, context, objective)
+            if noise is not None:
+                noise = self.probe(law, noise, objective)
             grad_f = None
             if self._wants_grad_f():
                 required = self.grad_f_for == "combine"

@@ -86,6 +86,7 @@ VARIANTS = {
         Variant("dbsurf", ("alpha=preserve", "debias=true"), "DBsurf preserving", WINE, "--"),
         Variant("dbsurf", ("alpha=preserve",), "DBsurf alpha=preserve", BROWN, ":"),
         Variant("dbsurf", ("alpha=0.5",), "DBsurf alpha=0.5", SAND, "--"),
+        Variant("quadraticcv", (), "QuadraticCV", "#004D40", "-"),
         Variant("reinforce", (), "REINFORCE", SKY, "-"),
         Variant("reinforce", ("baseline=running-mean",), "REINFORCE running mean", INDIGO, "-"),
         Variant("evolution", (), "evolution", TEAL, "-"),

@@ -49,3 +49,19 @@ class Events:
         if self._writer is not None:
             with suppress(OSError):  # what the run came to is decided by its own files
                 self._writer.close()
+
+
+def add_picture(folder: Path, name: str, picture: Path, step: int) -> None:
+    """Show a PNG of a run in TensorBoard, beside the run's curves.
+
+    Args:
+        folder: the run folder.
+        name: what the picture is called there.
+        picture: the PNG file.
+        step: the step that it belongs to.
+    """
+    from matplotlib.image import imread
+    from torch.utils.tensorboard import SummaryWriter
+
+    with SummaryWriter(str(folder / "tensorboard")) as writer:
+        writer.add_image(name, imread(picture)[..., :3], step, dataformats="HWC")

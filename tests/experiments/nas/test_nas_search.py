@@ -283,9 +283,9 @@ def test_a_seed_does_not_depend_on_its_neighbours(tmp_path, estimator):
     [
         (["--dataset", "cifar10"], "nasbench201 is not in "),
         (["--estimator", "dbsruf"], "estimator must be one of .*random, evolution, got 'dbsruf'"),
-        (["--estimator", "arms", "--n", "4"], "arms, which needs Bernoulli"),
-        (["--estimator", "disarm", "--n", "4"], "disarm, which needs Bernoulli"),
-        (["--estimator", "dbsurf", "--estimator-options", "debias=true"], "needs Bernoulli"),
+        (["--estimator", "arms", "--n", "4"], "arms: dist must be Bernoulli"),
+        (["--estimator", "disarm", "--n", "4"], "disarm: dist must be Bernoulli"),
+        (["--estimator", "dbsurf", "--estimator-options", "debias=true"], "must be Bernoulli"),
         (["--estimator", "dbsurf", "--estimator-options", "beta=1"], "options of dbsurf do not"),
         (["--estimator", "random", "--estimator-options", "alpha=1"], "must be empty for random"),
         (["--estimator", "loorf", "--n", "1"], "n must be at least 2|n must be"),

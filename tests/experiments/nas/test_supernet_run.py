@@ -209,10 +209,13 @@ def test_the_subset_stands_in_for_the_whole_where_it_is_enough():
     ("words", "reason"),
     [
         (["--estimator", "dbsruf"], "estimator must be one of .*uniform, got 'dbsruf'"),
-        (["--estimator", "arms"], "got arms, which needs Bernoulli"),
+        (["--estimator", "arms"], "got arms: dist must be Bernoulli"),
         (["--estimator", "loorf", "--n", "1"], "n must be"),
         (["--estimator", "uniform", "--estimator-options", "alpha=1"], "empty for uniform"),
-        (["--dataset", "omniglot"], "dataset must be one that has labels, got omniglot"),
+        (
+            ["--dataset", "omniglot"],
+            "dataset must be one of digits, mnist, .*imagenet16-120, got 'omniglot'",
+        ),
         (["--dataset", "cifar100"], "cifar100 is not in .*dbsurf data fetch cifar100"),
         (["--images", "5000"], "images must be at most the 4000 that digits has, got 5000"),
         (["--batch", "65"], "batch must lie between 1 and 64 images, got 65"),

@@ -97,7 +97,7 @@ def test_evaluation_agrees_with_enumeration(layers, classes, architecture):
 CASES = [
     (name, layers, 2) for name in ("loorf", "doublecv", "mdsurf", "disarm") for layers in (1, 2)
 ]
-CASES += [("loorf", 1, 3), ("loorf", 2, 3)]
+CASES += [("loorf", 1, 3), ("loorf", 2, 3), ("quadraticcv", 1, 2), ("quadraticcv", 1, 3)]
 
 
 @pytest.mark.parametrize(("name", "layers", "classes"), CASES)

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from blobs import blobs
 from dbsurf import files
@@ -111,8 +112,9 @@ main(sys.argv[1:])
 """
 
 
-def test_200_steps_are_100_and_kill_9_and_resume(data, tmp_path):
-    whole = tiny(data, tmp_path / "whole", estimator="doublecv")  # the one with state
+@pytest.mark.parametrize("estimator", ["doublecv", "quadraticcv"])  # those with state
+def test_200_steps_are_100_and_kill_9_and_resume(data, tmp_path, estimator):
+    whole = tiny(data, tmp_path / "whole", estimator=estimator)
     train(whole)
     broken = replace(whole, out=tmp_path / "broken")
     killed = subprocess.run(
@@ -241,7 +243,8 @@ def test_full_disk_while_saving_ends_in_one_line_and_loses_nothing(
 @pytest.mark.parametrize(
     ("extra", "reason"),
     [
-        (["--dataset", "mnits"], "dataset must be one of"),
+        (["--dataset", "mnits"], "dataset must be one of digits, mnist, fashion-mnist, omniglot, "),
+        (["--dataset", "cifar10"], "omniglot-iwae, tiny, got 'cifar10'"),
         (["--dataset", "fashion-mnist"], "`dbsurf data fetch fashion-mnist`"),
         (["--estimator", "dbsrf"], "name must be one of"),
         (["--estimator", "disarm", "--n", "3"], "n must be an even integer"),
@@ -311,6 +314,10 @@ def test_folder_of_a_finished_run(data, tmp_path, capsys):
     assert summary["train_bound"] < summary["train_negative_elbo"]
     assert len(summary["variance_by_estimator"]) == 8
     assert all(row["variance"] > 0 for row in summary["variance_by_estimator"])
+    events = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
+    events.Reload()
+    assert "train_negative_elbo" in events.Tags()["scalars"]
+    assert [picture.step for picture in events.Images("pictures")] == [200]
     rows = read_metrics(tmp_path / "run")
     assert [row["step"] for row in rows] == [0, 50, 100, 150, 200]
     assert rows[-1]["train_negative_elbo"] < rows[0]["train_negative_elbo"] - 100
@@ -335,6 +342,8 @@ def test_runs_differ_by_seed_and_agree_otherwise(data, tmp_path):
         {"variance_draws": 0},
         {"latent_classes": 5, "measure_variance": True},
         {"latent_classes": 3, "layers": 2, "estimator": "loorf"},
+        {"latent_classes": 5, "estimator": "quadraticcv"},
+        {"layers": 2, "estimator": "quadraticcv"},
     ],
 )
 def test_other_models_train_too(data, tmp_path, changes):
@@ -398,7 +407,7 @@ def test_run_folder_of_older_code_is_refused_in_one_line(data, tmp_path, capsys,
     assert f"{'a finished' if finished else 'an unfinished'} run of an older version" in error
 
 
-@pytest.mark.parametrize("name", ["reinforce", "loorf", "mdsurf", "arms", "disarm"])
+@pytest.mark.parametrize("name", ["reinforce", "loorf", "mdsurf", "arms", "disarm", "quadraticcv"])
 def test_every_estimator_trains(data, tmp_path, name):
     steps = {"steps": 10, "evaluate_every": 10, "checkpoint_every": 10}
     summary = train(tiny(data, tmp_path / "run", estimator=name, **steps))

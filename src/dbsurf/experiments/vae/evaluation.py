@@ -203,7 +203,7 @@ class Measures:
             if estimator.bernoulli_only and self.options.latent_classes > 2:
                 continue
             estimator.to(self._probe.device)
-            if estimator.state_dict():  # it learns
+            if estimator.learns:
                 warm_up(self.trainer.model, estimator, self._probe, WARM_UP)
             variance, mean_square = self._spread(estimator)
             found.append(

@@ -12,19 +12,21 @@ import torch
 from torch import Tensor
 
 from dbsurf import data
+from dbsurf.data.store import imported
 from dbsurf.experiments.streams import Streams
 from dbsurf.experiments.vae.evaluation import SAMPLE_SEED, SHOWN, Measures, seeded
 from dbsurf.experiments.vae.model import DiscreteVAE
-from dbsurf.experiments.vae.options import Options
+from dbsurf.experiments.vae.options import DATASETS, Options
 from dbsurf.experiments.vae.training import Batches, Trainer, flat_images, mean_image
 from dbsurf.files import read_json
 from dbsurf.runs import job
 from dbsurf.runs.device import choose_device
+from dbsurf.runs.events import add_picture
 from dbsurf.runs.folder import CONFIG, SUMMARY, write_atomically
 from dbsurf.runs.metrics import Row
 
 PICTURE = "pictures.png"
-COLUMNS, SCALE, GAP = SHOWN // 2, 3, 2  # of the picture: tiles in a row, pixels
+COLUMNS, GAP = SHOWN // 2, 2  # images in a row of the picture; pixels between them
 
 
 def run(options: Options) -> None:
@@ -92,17 +94,20 @@ class VAEJob(job.Job):
         }
         if self.options.measure_variance:
             found["variance_by_estimator"] = self.measures.all_variances()
-        save_pictures(self.trainer.model, self.measures.shown(), self.folder / PICTURE)
+        title = f"{self.title()}, {self.trainer.steps:,} steps"
+        save_pictures(self.trainer.model, self.measures.shown(), self.folder / PICTURE, title)
+        if self.options.tensorboard:
+            add_picture(self.folder, "pictures", self.folder / PICTURE, self.trainer.steps)
         return found
 
 
 def build(options: Options, device: torch.device) -> tuple[Trainer, Tensor]:
     """The trainer at step 0, and the test images as bytes on the device."""
     options.build_estimator()  # refuses bad options before the data set is read
+    known = (*DATASETS, *imported(data.data_folder(options.data_dir)))
+    if options.dataset not in known:
+        raise ValueError(f"dataset must be one of {', '.join(known)}, got {options.dataset!r}")
     images = data.load(options.dataset, options.data_dir)
-    if images.train.ndim != 3:
-        shape = images.train.shape[1:]
-        raise ValueError(f"dataset must be one of grey images, got {options.dataset} of {shape}")
     streams = Streams.seeded(options.seed, device)
     with torch.random.fork_rng(devices=[]):
         # An estimator with weights of its own draws them from torch's global generator.
@@ -126,8 +131,8 @@ def build(options: Options, device: torch.device) -> tuple[Trainer, Tensor]:
 
 
 @torch.no_grad()
-def save_pictures(model: DiscreteVAE, images: Tensor, path: Path) -> None:
-    """Three bands: binary images with their reconstructions below them, then samples.
+def save_pictures(model: DiscreteVAE, images: Tensor, path: Path, title: str) -> None:
+    """Binary images with their reconstructions below them, then samples, with captions.
 
     A reconstruction is the decoder's mean image at latents drawn from q; a sample is the
     decoder's mean image at latents drawn from the prior.
@@ -136,27 +141,38 @@ def save_pictures(model: DiscreteVAE, images: Tensor, path: Path) -> None:
         model: the model.
         images: zeros and ones, `SHOWN` of ``(N, pixels)``.
         path: the PNG file.
+        title: above the picture.
     """
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    from dbsurf.report.charts import STYLE
+
     generator = seeded(SAMPLE_SEED, images.device)
     latents, _ = model.draw_all(images, 1, generator)
     again = torch.sigmoid(model.decoders[0](model.flat(latents[0][0])))
-    samples = model.generate(4 * COLUMNS, generator)
     first, second = slice(COLUMNS), slice(COLUMNS, None)
-    bands = [images[first], again[first], images[second], again[second], samples]
-    tiles = [grid(band) for band in bands]
-    line = np.full((3 * GAP, tiles[0].shape[1]), 0.5, dtype=np.float32)
-    page = np.concatenate([*tiles[:2], line, *tiles[2:4], line, line, tiles[4]])
-    page = page.repeat(SCALE, 0).repeat(SCALE, 1)
-
-    from matplotlib.image import imsave
-
-    buffer = io.BytesIO()
-    imsave(buffer, page, cmap="gray", vmin=0, vmax=1, format="png")
+    pairs = torch.cat([images[first], again[first], images[second], again[second]])
+    bands = {
+        "Test images, binarised, and below each row their reconstructions": grid(pairs),
+        "Samples: mean images at latents drawn from the prior": grid(
+            model.generate(4 * COLUMNS, generator)
+        ),
+    }
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(6.4, 5.4), layout="constrained")
+        figure.suptitle(title, fontsize=10)
+        for axis, (caption, tiles) in zip(figure.subplots(len(bands)), bands.items(), strict=True):
+            axis.imshow(tiles, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+            axis.set_title(caption, loc="left", fontsize=8)
+            axis.set_axis_off()
+        buffer = io.BytesIO()
+        figure.savefig(buffer, dpi=200, format="png")
     write_atomically(path, buffer.getvalue())
 
 
 def grid(images: Tensor) -> npt.NDArray[np.float32]:
-    """Square images in rows of `COLUMNS`, a gap around each."""
+    """Square images in rows of `COLUMNS`, a grey gap around each."""
     side = round(images.shape[-1] ** 0.5)
     tiles = images.float().cpu().numpy().reshape(-1, COLUMNS, side, side)
     tiles = np.pad(tiles, ((0, 0), (0, 0), (GAP, GAP), (GAP, GAP)), constant_values=0.5)

@@ -12,17 +12,20 @@ from dbsurf.report.labels import file_name
 from dbsurf.runs.device import Device
 from dbsurf.runs.options import EXECUTION, configuration, named_values
 
+DATASETS = ("digits", "mnist", "fashion-mnist", "omniglot", "omniglot-iwae")
+
 
 @dataclass(frozen=True)
 class Options:
     """Train a VAE with discrete latents and evaluate it (section 4.2, table 1, figure 1)."""
 
     dataset: str = "digits"
-    """Data set; `dbsurf data list` shows them. digits needs no download."""
+    """Grey images: digits (no download), mnist, fashion-mnist, omniglot, omniglot-iwae, or the name
+    of images that you have imported."""
     estimator: str = "dbsurf"
-    """Gradient estimator by name: dbsurf, loorf, arms, disarm, doublecv, mdsurf, ..."""
+    """Gradient estimator by name; `dbsurf estimators` lists them."""
     estimator_options: tuple[str, ...] = ()
-    """What else the estimator takes, as NAME=VALUE: alpha=preserve debias=true."""
+    """Options of the estimator, as NAME=VALUE: alpha=preserve debias=true."""
     n: int = 4
     """Samples for each image and step."""
     steps: int = 1_000_000
@@ -33,7 +36,7 @@ class Options:
     batch: int = 100
     """Images in a batch."""
     learning_rate: float = 3e-4
-    """Of Adam, for encoder and decoder."""
+    """Learning rate of Adam, for encoder and decoder."""
     architecture: Architecture = "nonlinear"
     """nonlinear: two hidden layers in every network. linear: none."""
     layers: int = 1
@@ -48,7 +51,7 @@ class Options:
     evaluate_every: int = 1_000
     """Steps between evaluations during training."""
     evaluation_images: int = 1_000
-    """Images of the training set and of the test set for these (0: all)."""
+    """Images of the training set and of the test set for these evaluations (0: all)."""
     evaluation_samples: int = 10
     """Independent samples for each image in every evaluation of the ELBO."""
     final_images: int = 0
@@ -73,7 +76,7 @@ class Options:
     device: Device = field(default="auto", metadata=EXECUTION)
     """Where to compute; auto takes the fastest there is."""
     threads: int = field(default=0, metadata=EXECUTION)
-    """Processor threads (0: as many as torch likes)."""
+    """Processor threads (0: torch's own number)."""
     data_dir: Path | None = field(default=None, metadata=EXECUTION)
     """Data folder, instead of the one that DBSURF_DATA names."""
     tensorboard: bool = field(default=True, metadata=EXECUTION)

@@ -165,4 +165,5 @@ def _picture(dataset: str, run: Run) -> Picture:
         f"{name}: {estimator_name(run.label)}, n = {run.configuration['n']}, "
         f"seed {run.configuration['seed']}, {run.summary['steps']:,} steps, training -ELBO "
         f"{final_elbo(run):.2f} (run {run.number}).",
+        drawing=True,
     )

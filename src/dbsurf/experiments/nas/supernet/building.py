@@ -72,6 +72,9 @@ def with_data(options: SupernetOptions) -> SupernetOptions:
 def load_images(options: SupernetOptions) -> data.LabelledImages:
     """The images; if the set is not here, its first images where these are enough."""
     name, folder = options.dataset, options.data_dir
+    known = [one for one, entry in data.CATALOG.items() if entry.classes]
+    if name not in known:
+        raise ValueError(f"dataset must be one of {', '.join(known)}, got {name!r}")
     subset, count = SUBSETS.get(name, ("", 0))
     enough = 0 < options.images <= count and store.locate(subset, folder) is not None
     if enough and store.locate(name, folder) is None:

@@ -26,6 +26,7 @@ from dbsurf.experiments.nas.supernet.training import Trainer
 from dbsurf.experiments.nas.supernet.workers import Workers
 from dbsurf.report.numbers import Mean
 from dbsurf.runs import job
+from dbsurf.runs.events import add_picture
 from dbsurf.runs.folder import write_atomically
 from dbsurf.runs.losses import KEPT
 from dbsurf.runs.metrics import Row
@@ -200,7 +201,10 @@ class Search(job.Job):
             cell = self.choose()
         shares = trainer.architecture.probabilities().cpu()
         drawn = [float(shares[edge, operation]) for edge, operation in enumerate(cell)]
-        draw_cell(cell, self.folder / PICTURE, f"cell {space.to_index(cell)}", drawn)
+        title = f"Cell {space.to_index(cell)}: {self.title()}, probability of each operation"
+        draw_cell(cell, self.folder / PICTURE, title, drawn)
+        if options.tensorboard:
+            add_picture(self.folder, "cell", self.folder / PICTURE, trainer.steps)
         found = {
             **found_cell(options, cell),
             "distinct_queries": int(trainer.sampled.sum()),
