@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: test demo lint docs bench clean
+.PHONY: test demo lint docs bench storm clean
 
 $(BIN)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -35,6 +35,11 @@ bench: $(BIN)/.installed
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/vae.py
 	$(BIN)/python benchmarks/supernet.py
+
+MINUTES ?= 10
+SEED ?= 0
+storm: $(BIN)/.installed
+	PYTHONPATH=tests OMP_NUM_THREADS=1 nice -n 10 $(BIN)/python -m storm --minutes $(MINUTES) --seed $(SEED)
 
 clean:
 	rm -rf .venv .venv-docs site runs

@@ -16,6 +16,19 @@ def _reproducible() -> None:
     torch.manual_seed(20230907)
 
 
+@pytest.fixture(scope="session")
+def half_precision() -> None:
+    """Skips a test that computes in half precision where that would kill the test run.
+
+    Some virtual machines announce instructions that they do not allow.
+    """
+    from dbsurf.runs.device import half_precision_failure
+
+    reason = half_precision_failure()
+    if reason is not None:
+        pytest.skip(f"half precision does not work on this processor: {reason}")
+
+
 def assert_mean(draws: Tensor, expected: Tensor) -> None:
     """Check that the mean over the first axis is ``expected``, by a z-test of every entry.
 

@@ -10,13 +10,13 @@ import torch
 
 from dbsurf.experiments.registry import every, experiment
 from dbsurf.report.labels import file_name
-from dbsurf.runs.losses import KEPT, RecentLosses
 from dbsurf.runs.options import (
     EXECUTION,
     config_hash,
     configuration,
     named_values,
 )
+from dbsurf.runs.records import KEPT, RecentLosses
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,9 @@ import pytest
 
 from blobs import blobs
 from dbsurf.commands.main import main
-from dbsurf.sweep import command, local
-from dbsurf.sweep.local import LocalPool
+from dbsurf.runs import processes
+from dbsurf.runs.processes import LocalPool
+from dbsurf.sweep import command
 from sweep_runs import Inline, outcomes, words
 
 GRID = ("steps=200", "estimator=dbsurf,doublecv,arms", "seed=0..1")
@@ -116,7 +117,7 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(data, tmp_path, whole, monkey
 
 
 def test_the_pool_itself(monkeypatch):
-    monkeypatch.setattr(local, "ATTEMPTS", 1)
+    monkeypatch.setattr(processes, "ATTEMPTS", 1)
     pool = LocalPool(1)
     parent, group = os.getpid(), os.getpgid(0)
     assert pool.submit(os.getppid).result(PATIENCE) == parent

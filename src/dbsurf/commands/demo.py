@@ -14,10 +14,9 @@ import tyro
 from dbsurf.commands import report
 from dbsurf.experiments import registry
 from dbsurf.report.collect import collect
-from dbsurf.report.write import sentences
+from dbsurf.runs.processes import LocalPool
 from dbsurf.sweep.carry_out import carry_out
 from dbsurf.sweep.command import available_cores
-from dbsurf.sweep.local import LocalPool
 from dbsurf.sweep.plan import arranged
 from dbsurf.sweep.run import Run, option_words
 
@@ -50,6 +49,8 @@ def run(options: Options) -> None:
         command(options),
         lambda count, board: LocalPool(min(workers, count)),
     )
+    from dbsurf.report.write import sentences
+
     page = report.write(report.Options(runs=(options.out,), out=options.out))
     records = registry.every()
     show(page, sentences(collect([options.out], records), records))

@@ -44,7 +44,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"dbsurf: error: {error}", file=sys.stderr)
         return BAD_INPUT
+    except (MemoryError, RuntimeError) as error:
+        if debug or not out_of_memory(error):
+            raise
+        print("dbsurf: error: the memory of this machine is not enough", file=sys.stderr)
+        return BAD_INPUT
     return 0
+
+
+def out_of_memory(error: Exception) -> bool:
+    """Whether an error says that there is not enough memory: torch has several ways to say so."""
+    told = ("allocate memory", "enough memory", "out of memory", "calculation overflowed")
+    return isinstance(error, MemoryError) or any(words in str(error) for words in told)
 
 
 def run(words: Sequence[str]) -> None:

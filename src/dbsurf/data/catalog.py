@@ -69,6 +69,11 @@ class DataSet:
     optional: frozenset[str] = frozenset()
     sources: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def images(self) -> bool:
+        """Whether the set is one of images, and not a table."""
+        return self.assemble not in (nasbench.table, nasbench.from_records)
+
     def expected(self, arrays: Arrays) -> dict[str, Content]:
         """What ``arrays`` must be: all that the set has, but for what is optional and missing."""
         lacking = self.optional - arrays.keys()

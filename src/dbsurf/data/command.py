@@ -1,7 +1,8 @@
-"""``dbsurf data``: which sets are there, and getting the others."""
+"""``dbsurf data``: list, download, import and check data sets."""
 
 from __future__ import annotations
 
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -64,6 +65,8 @@ def show(folder: Path) -> None:
     for name in names:
         place = store.locate(name, folder)
         state = "here   " if place is not None else "missing"
+        if place is not None and place.suffix == ".npz" and not zipfile.is_zipfile(place):
+            state = "damaged"
         title, licence = "your own", "-"
         if name in CATALOG:
             title, licence = CATALOG[name].title, CATALOG[name].licence
@@ -91,7 +94,14 @@ def check_all(names: tuple[str, ...], folder: Path) -> None:
         raise ValueError(
             f"no data set is in {folder}: `dbsurf data list` shows what there could be"
         )
+    bad = []
     for name in chosen:
-        arrays = store.load_arrays(name, folder)
+        try:
+            arrays = store.load_arrays(name, folder)
+        except ValueError as error:  # the others are checked all the same
+            bad.append(str(error))
+            continue
         sizes = ", ".join(f"{key} {'x'.join(map(str, a.shape))}" for key, a in arrays.items())
         print(f"{name}: good ({sizes})")
+    if bad:
+        raise ValueError("; ".join(bad))

@@ -11,17 +11,19 @@ import csv
 import gzip
 import io
 import json
+import math
 import re
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import numpy.typing as npt
 
-from dbsurf.data import frames, nats, unpickling
+from dbsurf.data import nasbench, unpickling
+from dbsurf.data.unpickling import Room
 
 Arrays = dict[str, npt.NDArray[np.generic]]
 
@@ -37,9 +39,9 @@ def read(path: Path) -> Arrays:
         ValueError: if the file is damaged or of a kind that is not known.
     """
     if path.is_dir():
-        official = nats.find_folder(path)
+        official = nasbench.find_folder(path)
         if official is not None:
-            return nats.read_folder(official)
+            return nasbench.read_folder(official)
         found: Arrays = {}
         for file in sorted(path.iterdir()):
             if file.is_file():
@@ -47,17 +49,19 @@ def read(path: Path) -> Arrays:
         return found
     if not path.exists():
         raise ValueError(f"no file {path}")
+    data = path.read_bytes()
     try:
-        return parse(path.name, path.read_bytes())
-    except (OSError, EOFError, ValueError, KeyError, zlib.error, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} cannot be read: {error}") from error
-    except tarfile.TarError as error:
-        raise ValueError(f"{path} is a damaged archive: {error}") from error
+        return parse(path.name, data)
+    except MemoryError as error:
+        raise ValueError(f"{path} cannot be read: it does not fit into memory") from error
+    except Exception as error:  # a damaged file can make any of these readers raise anything
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(f"{path} cannot be read: {reason}") from error
 
 
 def parse(name: str, data: bytes) -> Arrays:
     """Arrays in a file's content; ``name`` labels those that have no name of their own."""
-    found = parse_known(name, data)
+    found = parse_known(name, data, Room.of(len(data)))
     if found is None:
         raise ValueError(
             f"{name} is none of idx, npz, mat, png, csv, a CIFAR batch, a pandas table, "
@@ -66,49 +70,80 @@ def parse(name: str, data: bytes) -> Arrays:
     return found
 
 
-def parse_known(name: str, data: bytes) -> Arrays | None:
-    """The same, or None if the content is of no kind that is known."""
+def parse_known(name: str, data: bytes, room: Room) -> Arrays | None:
+    """The same, or None if the content is of no kind that is known.
+
+    Args:
+        name: of the file or of a member of an archive.
+        data: its content.
+        room: what may still be unpacked from the whole file.
+    """
     for recognised, reader in READERS:
         if recognised(name, data):
-            return reader(name, data)
+            return reader(name, data, room)
     return None
 
 
-def _gzip(name: str, data: bytes) -> Arrays | None:
-    return parse_known(name.removesuffix(".gz"), gzip.decompress(data))
+def _gzip(name: str, data: bytes, room: Room) -> Arrays | None:
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+        return parse_known(name.removesuffix(".gz"), room.read(file), room)
 
 
-def _npz(name: str, data: bytes) -> Arrays:
-    with np.load(io.BytesIO(data), allow_pickle=False) as file:
-        return {key: file[key] for key in file.files}
+def _npz(name: str, data: bytes, room: Room) -> Arrays:
+    found: Arrays = {}
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        for member in archive.infolist():
+            with archive.open(member) as file:
+                found[member.filename.removesuffix(".npy")] = _npy(member.filename, file, room)
+    return found
 
 
-def _idx(name: str, data: bytes) -> Arrays:
+def _npy(name: str, file: IO[bytes], room: Room) -> npt.NDArray[np.generic]:
+    """One array. `numpy.load` would make room for whatever shape the header claims."""
+    version = np.lib.format.read_magic(file)
+    headers = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    if version not in headers:
+        raise ValueError(f"{name} must be of version 1.0 or 2.0 of the npy format, got {version}")
+    shape, columns_first, dtype = headers[version](file)
+    if dtype.hasobject:
+        raise ValueError(f"{name} must hold numbers or text, got Python objects")
+    content = bytearray(room.read(file))
+    if len(content) != math.prod(shape) * dtype.itemsize:
+        claimed = f"{'x'.join(map(str, shape))} values of {dtype}"
+        raise ValueError(f"{name} must hold {claimed}, got {len(content)} bytes")
+    values: npt.NDArray[np.generic] = np.frombuffer(content, dtype)
+    return values.reshape(shape, order="F" if columns_first else "C")
+
+
+def _idx(name: str, data: bytes, room: Room) -> Arrays:
     kind, dimensions = data[2], data[3]
     if kind not in IDX_TYPES:
         raise ValueError(f"{name} has the unknown idx type {kind:#x}")
     shape = np.frombuffer(data, ">u4", dimensions, offset=4)
     values = np.frombuffer(data, IDX_TYPES[kind], offset=4 + 4 * dimensions)
-    if values.size != np.prod(shape, dtype=np.int64):
+    if values.size != math.prod(map(int, shape)):
         raise ValueError(f"{name} must hold {'x'.join(map(str, shape))} values, got {values.size}")
     return {name: values.reshape(shape)}
 
 
-def _mat(name: str, data: bytes) -> Arrays:
+def _mat(name: str, data: bytes, room: Room) -> Arrays:
     from scipy.io import loadmat
 
     found = loadmat(io.BytesIO(data))
     return {key: value for key, value in found.items() if isinstance(value, np.ndarray)}
 
 
-def _png(name: str, data: bytes) -> Arrays:
+def _png(name: str, data: bytes, room: Room) -> Arrays:
     from PIL import Image
 
     with Image.open(io.BytesIO(data)) as picture:
         return {name: np.asarray(picture)}
 
 
-def _csv(name: str, data: bytes) -> Arrays:
+def _csv(name: str, data: bytes, room: Room) -> Arrays:
     """Numbers alone are one array; with a header every column is one, ``name/column``."""
     first, _, _ = data.partition(b"\n")
     if not re.search(rb"[A-Za-z]{2}", first):
@@ -130,23 +165,23 @@ def _column(cells: tuple[str, ...]) -> npt.NDArray[np.generic]:
         return np.char.encode(np.array(cells))
 
 
-def _frame(name: str, data: bytes) -> Arrays:
-    return {f"{name}/{title}": column for title, column in frames.read_frame(data).items()}
+def _frame(name: str, data: bytes, room: Room) -> Arrays:
+    return {f"{name}/{title}": column for title, column in unpickling.read_frame(data).items()}
 
 
-def _labels(name: str, data: bytes) -> Arrays:
+def _labels(name: str, data: bytes, room: Room) -> Arrays:
     return {name: np.asarray(json.loads(data))}
 
 
-def _cifar(name: str, data: bytes) -> Arrays:
+def _cifar(name: str, data: bytes, room: Room) -> Arrays:
     return {name: np.frombuffer(data, np.uint8).reshape(-1, CIFAR_RECORD)}
 
 
-def _cifar_100(name: str, data: bytes) -> Arrays:
+def _cifar_100(name: str, data: bytes, room: Room) -> Arrays:
     return {name: np.frombuffer(data, np.uint8).reshape(-1, CIFAR_100_RECORD)}
 
 
-def _batch(name: str, data: bytes) -> Arrays | None:
+def _batch(name: str, data: bytes, room: Room) -> Arrays | None:
     """A dictionary of arrays and lists of numbers; each becomes ``FILE/KEY``."""
     content = unpickling.loads(data)
     if not isinstance(content, dict):
@@ -164,21 +199,21 @@ def _is_cifar_100(name: str, data: bytes) -> bool:
     return name.endswith(("train.bin", "test.bin")) and len(data) % CIFAR_100_RECORD == 0
 
 
-def _tar(name: str, data: bytes) -> Arrays:
+def _tar(name: str, data: bytes, room: Room) -> Arrays:
     found: Arrays = {}
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
         for member in archive:
             content = archive.extractfile(member) if member.isfile() else None
             if content is not None:
                 # Archives also hold read-me files and code, which are of no interest.
-                found |= parse_known(member.name, content.read()) or {}
+                found |= parse_known(member.name, room.read(content), room) or {}
     return found
 
 
-def _deb(name: str, data: bytes) -> Arrays:
+def _deb(name: str, data: bytes, room: Room) -> Arrays:
     for member, content in _ar_members(data):
         if member.startswith("data.tar"):
-            return _tar(member, content)
+            return _tar(member, content, room)
     raise ValueError(f"{name} holds no data.tar")
 
 
@@ -196,7 +231,7 @@ def _is_tar(name: str, data: bytes) -> bool:
 
 
 Recognised = Callable[[str, bytes], bool]
-READERS: list[tuple[Recognised, Callable[[str, bytes], Arrays | None]]] = [
+READERS: list[tuple[Recognised, Callable[[str, bytes, Room], Arrays | None]]] = [
     (lambda name, data: data[:2] == b"\x1f\x8b", _gzip),
     (lambda name, data: data[:4] == b"PK\x03\x04", _npz),
     (lambda name, data: data[:8] == b"!<arch>\n", _deb),

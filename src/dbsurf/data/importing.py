@@ -1,4 +1,4 @@
-"""Taking files that the user has: what they are is found out from their content."""
+"""Importing files that the user has. Their content tells which data set they are."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ def import_files(
     Returns:
         Name and file of every set that was found.
     """
+    if name is not None:
+        store.check_name(name)
     pieces: Arrays = {}
     for file in files:
         pieces |= formats.read(file)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import io
 import os
+import re
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +16,11 @@ import numpy.typing as npt
 
 from dbsurf.data import formats
 from dbsurf.data.catalog import CATALOG, Arrays, Content, sha256
-from dbsurf.runs.folder import write_atomically
+from dbsurf.files import remove_temporary, write_atomically
 
 VARIABLE = "DBSURF_DATA"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+A_DAY = 86_400.0  # seconds after which a temporary file belongs to nobody
 RECORDED = "sha256"  # npz entry: "name hash" lines, written when the set came in
 
 
@@ -57,6 +61,8 @@ def load(name: str, folder: Path | None = None) -> Images:
         name: one of the catalog, or the name of a set of your own that was imported.
         folder: the data folder; see `data_folder`.
     """
+    if name in CATALOG and not CATALOG[name].images:
+        raise ValueError(f"dataset must be one of images, got {name}")
     arrays = load_arrays(name, folder)
     split = CATALOG[name].split if name in CATALOG else CATALOG["mnist"].split
     train, test = split(arrays)
@@ -97,10 +103,16 @@ def load_arrays(name: str, folder: Path | None = None) -> Arrays:
     if place is None:
         raise missing(name, data_folder(folder))
     found = formats.read(place)
-    recorded = dict(str(line).split() for line in found.pop(RECORDED, ()))
+    recorded = recorded_hashes(found.pop(RECORDED, None), place)
     if name not in CATALOG:
+        lacking = {"x_train", "x_test"} - recorded.keys()
+        if lacking:
+            raise ValueError(
+                f"{place} has no recorded hash of {', '.join(sorted(lacking))}: "
+                f"`dbsurf data import FILE --name {name}` writes a set that has"
+            )
         wanted = {key: Content(None, found_hash) for key, found_hash in recorded.items()}
-        return checked(found, wanted, place)
+        return as_images(checked(found, wanted, place), place)
     entry = CATALOG[name]
     arrays = entry.assemble(found)
     if arrays is None:
@@ -112,8 +124,30 @@ def load_arrays(name: str, folder: Path | None = None) -> Arrays:
     return checked(arrays, wanted, place)
 
 
+def recorded_hashes(lines: npt.NDArray[np.generic] | None, place: Path) -> dict[str, str]:
+    """The hashes by the arrays' names, as `save` wrote them."""
+    if lines is None:
+        return {}
+    pairs = [str(line).split() for line in np.atleast_1d(lines).flat]
+    if any(len(pair) != 2 for pair in pairs):
+        raise ValueError(f"{place} is corrupt: its list of hashes cannot be read")
+    return {pair[0]: pair[1] for pair in pairs}
+
+
+def as_images(arrays: Arrays, place: Path) -> Arrays:
+    """The arrays of a set of the user's own, if they are 28x28 images."""
+    for key in ("x_train", "x_test"):
+        array = arrays[key]
+        if array.shape[1:] != (28, 28) or array.dtype != np.uint8 or not len(array):
+            raise ValueError(
+                f"{key} of {place} must be 28x28 images of bytes, "
+                f"got {array.dtype} of shape {array.shape}"
+            )
+    return arrays
+
+
 def missing(name: str, folder: Path) -> ValueError:
-    """The error of a set that is not there, with the command that brings it."""
+    """The error for a data set that is missing, with the command that gets it."""
     if name not in CATALOG:
         known = sorted({*CATALOG, *imported(folder)})
         return ValueError(f"dataset must be one of {', '.join(known)}, got {name!r}")
@@ -130,6 +164,7 @@ def missing(name: str, folder: Path) -> ValueError:
 
 def locate(name: str, folder: Path | None = None) -> Path | None:
     """The file or folder that holds a set, or None: the data folder first, then packages."""
+    check_name(name)
     own = data_folder(folder) / (CATALOG[name].file if name in CATALOG else f"{name}.npz")
     if own.is_file():
         return own
@@ -140,20 +175,35 @@ def locate(name: str, folder: Path | None = None) -> Path | None:
     return next((place for place in CATALOG[name].installed if place.is_dir()), None)
 
 
+def check_name(name: str) -> None:
+    """Raise unless a data set may have this name, which is also the name of its file."""
+    if not NAME.fullmatch(name):
+        raise ValueError(
+            "the name of a data set must be letters, digits, dots, hyphens and underscores, "
+            f"beginning with a letter or digit, got {name!r}"
+        )
+
+
 def imported(folder: Path) -> list[str]:
-    """Names of the user's own sets in the data folder."""
+    """Names of the user's own sets in the data folder, damaged ones included."""
     ours = {entry.file for entry in CATALOG.values()}
-    found = []
-    for file in sorted(folder.glob("*.npz")):
-        if file.name not in ours:
-            with np.load(file, allow_pickle=False) as content:
-                if {RECORDED, "x_train", "x_test"} <= set(content.files):
-                    found.append(file.stem)
-    return found
+    files = [file for file in sorted(folder.glob("*.npz")) if file.name not in ours]
+    return [file.stem for file in files if NAME.fullmatch(file.stem) and _own_set(file)]
+
+
+def _own_set(file: Path) -> bool:
+    """Whether a file is, or may have been, a set of the user's own."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return {f"{key}.npy" for key in (RECORDED, "x_train", "x_test")} <= set(
+                archive.namelist()
+            )
+    except (OSError, zipfile.BadZipFile, ValueError):
+        return True
 
 
 def lacking(name: str, folder: Path) -> list[str]:
-    """Arrays that a set of the catalog could have and the one in the folder has not."""
+    """Optional arrays of a set of the catalog that the one in the folder does not have."""
     if name not in CATALOG:
         return []
     there = load_arrays(name, folder)
@@ -162,7 +212,9 @@ def lacking(name: str, folder: Path) -> list[str]:
 
 def save(name: str, arrays: Arrays, folder: Path) -> Path:
     """Write a set into the data folder, whole or not at all, with its hashes."""
+    check_name(name)
     folder.mkdir(parents=True, exist_ok=True)
+    remove_temporary(folder, older_than=A_DAY)
     target = folder / (CATALOG[name].file if name in CATALOG else f"{name}.npz")
     recorded = np.array([f"{key} {sha256(array)}" for key, array in arrays.items()])
     buffer = io.BytesIO()
@@ -172,7 +224,7 @@ def save(name: str, arrays: Arrays, folder: Path) -> Path:
 
 
 def checked(arrays: Arrays, wanted: Mapping[str, Content], place: Path) -> Arrays:
-    """``arrays`` if they are what they should be."""
+    """Check shapes and hashes; returns the arrays that were checked."""
     for key, content in wanted.items():
         if key not in arrays:
             raise ValueError(f"{place} must hold an array {key}, got {', '.join(arrays)}")

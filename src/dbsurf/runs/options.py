@@ -4,17 +4,54 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Protocol
 
+from dbsurf.files import parse_json
+
 #: Metadata of a field that says how a run is executed, not what it computes.
 EXECUTION: dict[str, Any] = {"identity": False}
 
 
+#: What the experiments set themselves when they build an estimator.
+TAKEN = ("n", "name", "validate")
+
+MOST = 10**12  # of any number of steps, images, epochs or draws
+#: The largest values of options that decide how much memory a run needs, and of seeds.
+LARGEST = {
+    "n": 2**16,
+    "seed": 2**62,
+    "seeds": 10**6,
+    "threads": 1_024,
+    "jobs": 64,
+    "devices": 64,
+    "nodes": 1_024,
+    "batch": 2**20,
+    "latents": 2**20,
+    "latent_classes": 2**16,
+    "hidden": 2**20,
+    "layers": 4,
+    "evaluation_samples": 10**5,
+    "bound_samples": 10**5,
+    "channels": 2**12,
+    "cells": 1_000,
+    "image_size": 512,
+    "candidates": 10**6,
+    "population": 10**6,
+    "tournament": 10**6,
+    "dim": 10**4,
+    "points": 10**5,
+    "draws": 10**6,
+    "comparison_draws": 10**7,
+}
+
+
 class RunOptions(Protocol):
-    """The options of an experiment, as a run folder knows them."""
+    """The options of an experiment: its configuration and its folder."""
 
     def config(self) -> dict[str, Any]:
         """What the run computes, as JSON: two runs with equal configurations are the same run."""
@@ -57,8 +94,50 @@ def named_values(texts: Iterable[str]) -> dict[str, Any]:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise ValueError(f"estimator_options must be NAME=VALUE, got {text!r}")
+        if name in TAKEN:
+            raise ValueError(f"estimator_options must not name {', '.join(TAKEN)}, got {text!r}")
         try:
-            found[name] = json.loads(value)
-        except json.JSONDecodeError:
+            found[name] = parse_json(value.encode())
+        except ValueError:
             found[name] = value
     return found
+
+
+def check_counts(options: Any, lowest: Mapping[str, float]) -> None:
+    """Raise if a number is below what makes sense, or above what any machine can do.
+
+    Args:
+        options: a dataclass.
+        lowest: the least value of every option that is checked; the largest is in `LARGEST`.
+    """
+    for name, least in lowest.items():
+        value, most = getattr(options, name), LARGEST.get(name, MOST)
+        if not least <= value:
+            raise ValueError(f"{name} must be at least {least}, got {value}")
+        if value > most:
+            raise ValueError(f"{name} must be at most {most}, got {value}")
+
+
+def check_rates(options: Any, names: Iterable[str]) -> None:
+    """Raise unless the options of these names are positive, finite numbers."""
+    for name in names:
+        value = getattr(options, name)
+        if not value > 0:
+            raise ValueError(f"{name} must be above 0, got {value}")
+        if value == math.inf:
+            raise ValueError(f"{name} must be finite, got {value}")
+
+
+def check_memory(needed: int, what: str) -> None:
+    """Raise if ``what`` needs more bytes than this machine has.
+
+    Linux hands out memory that it does not have, and kills the process that uses it.
+    """
+    if not hasattr(os, "sysconf"):  # Windows refuses at once
+        return
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > there:
+        raise ValueError(
+            f"{what} must fit into the memory of this machine, {there / 2**30:.0f} GiB, "
+            f"got {needed / 2**30:,.0f} GiB"
+        )

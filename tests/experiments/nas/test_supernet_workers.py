@@ -62,6 +62,7 @@ def test_two_processes_give_the_update_of_one_with_the_joined_batch(tiny, alone,
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("half_precision")
 @pytest.mark.parametrize("precision", ["bf16-mixed", "16-mixed"])
 def test_mixed_precision_trains(tiny, alone, tmp_path, precision):
     summary = search(dataclasses.replace(tiny, out=tmp_path / "half", precision=precision))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -12,11 +13,22 @@ from torch.distributions import Categorical
 import dbsurf
 from dbsurf.report.labels import file_name
 from dbsurf.runs.device import Device
-from dbsurf.runs.options import EXECUTION, configuration
+from dbsurf.runs.options import (
+    EXECUTION,
+    check_counts,
+    check_memory,
+    check_rates,
+    configuration,
+)
 
 TableDataset = Literal["cifar10", "cifar100", "imagenet16-120", "synthetic"]
 Batching = Literal["together", "one-by-one"]
 Precision = Literal["32", "16-mixed", "bf16-mixed"]
+# Set by torchrun, by srun, or by the user.
+LAUNCHERS = ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "MASTER_ADDR")
+#: Searches by table that share a stream of random numbers. They are always run together, whether
+#: all of them were asked for or one: so the result of a seed does not depend on the others.
+BLOCK = 100
 Preset = Literal["paper", "laptop", "smoke"]
 
 
@@ -65,8 +77,9 @@ class TableOptions:
     def check(self) -> None:
         """Raise a ValueError for the first option that no search can be made with."""
         lowest = {"n": 1, "steps": 1, "seeds": 1, "seed": 0, "finalists": 1, "threads": 1}
-        check_lowest(self, lowest | {"population": 1, "tournament": 1})
-        check_positive(self, ("logits_rate",))
+        check_counts(self, lowest | {"population": 1, "tournament": 1})
+        check_rates(self, ["logits_rate"])
+        check_memory(16 * BLOCK * self.n * self.steps, "the queries of a block of searches")
 
     def config(self) -> dict[str, Any]:
         """What the run computes, as JSON: two runs with equal configurations are the same run."""
@@ -161,8 +174,8 @@ class SupernetOptions:
         lowest = {"n": 1, "steps": 0, "seeds": 1, "seed": 0, "threads": 0, "channels": 1}
         lowest |= {"cells": 1, "image_size": 0, "images": 0, "batch": 0, "warmup_epochs": 0}
         lowest |= {"epochs": 1, "candidates": 1, "devices": 1, "nodes": 1, "jobs": 1}
-        check_lowest(self, lowest | {"evaluate_every": 0, "checkpoint_every": 0})
-        check_positive(self, ("learning_rate", "architecture_rate", "cosine_epochs"))
+        check_counts(self, lowest | {"evaluate_every": 0, "checkpoint_every": 0})
+        check_rates(self, ["learning_rate", "architecture_rate", "cosine_epochs"])
         if 0 < self.image_size < 4:  # two reductions leave nothing of a smaller image
             raise ValueError(f"image_size must be 0 or at least 4, got {self.image_size}")
         processes = self.devices * self.nodes
@@ -170,6 +183,8 @@ class SupernetOptions:
             raise ValueError(
                 f"batch must be a multiple of the {processes} processes, got {self.batch_size()}"
             )
+        if self.nodes > 1 and not any(name in os.environ for name in LAUNCHERS):
+            raise ValueError(f"nodes must be 1 unless torchrun or srun starts it, got {self.nodes}")
 
     def batch_size(self) -> int:
         """Images in a batch."""
@@ -197,20 +212,6 @@ def check_takes_categories(estimator: dbsurf.Estimator, name: str) -> None:
         raise ValueError(
             f"estimator must work for categorical variables, got {name}: {reason}"
         ) from None
-
-
-def check_lowest(options: Any, lowest: dict[str, int]) -> None:
-    """Raise a ValueError for the first option below its lowest value."""
-    for name, least in lowest.items():
-        if getattr(options, name) < least:
-            raise ValueError(f"{name} must be at least {least}, got {getattr(options, name)}")
-
-
-def check_positive(options: Any, names: tuple[str, ...]) -> None:
-    """Raise a ValueError for the first option that is not above 0."""
-    for name in names:
-        if not getattr(options, name) > 0:
-            raise ValueError(f"{name} must be above 0, got {getattr(options, name)}")
 
 
 TABLE_PRESETS = dict.fromkeys(("paper", "laptop", "smoke"), TableOptions())

@@ -12,17 +12,11 @@ import torch
 from scipy import stats
 
 from dbsurf.experiments.sequences import exact, figures, training
-from dbsurf.runs.folder import (
-    CONFIG,
-    environment,
-    fresh_folder,
-    write_atomically,
-    write_json,
-    write_summary,
-)
+from dbsurf.files import write_atomically, write_json
+from dbsurf.progress import share_bar
+from dbsurf.runs.folder import CONFIG, environment, fresh_folder, write_summary
 from dbsurf.runs.options import EXECUTION, configuration
-from dbsurf.runs.progress import share_bar
-from dbsurf.runs.stopwatch import Stopwatch
+from dbsurf.runs.records import Stopwatch
 
 Step = Callable[[float], None]
 

@@ -10,20 +10,21 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from dbsurf import data
-from dbsurf.data.store import imported
+from dbsurf.data.store import imported, locate
 from dbsurf.experiments.streams import Streams
 from dbsurf.experiments.vae.evaluation import SAMPLE_SEED, SHOWN, Measures, seeded
 from dbsurf.experiments.vae.model import DiscreteVAE
 from dbsurf.experiments.vae.options import DATASETS, Options
 from dbsurf.experiments.vae.training import Batches, Trainer, flat_images, mean_image
-from dbsurf.files import read_json
+from dbsurf.files import read_json, write_atomically
 from dbsurf.runs import job
 from dbsurf.runs.device import choose_device
-from dbsurf.runs.events import add_picture
-from dbsurf.runs.folder import CONFIG, SUMMARY, write_atomically
-from dbsurf.runs.metrics import Row
+from dbsurf.runs.folder import CONFIG, SUMMARY
+from dbsurf.runs.options import check_memory
+from dbsurf.runs.records import Row, add_picture
 
 PICTURE = "pictures.png"
 COLUMNS, GAP = SHOWN // 2, 2  # images in a row of the picture; pixels between them
@@ -104,9 +105,10 @@ class VAEJob(job.Job):
 def build(options: Options, device: torch.device) -> tuple[Trainer, Tensor]:
     """The trainer at step 0, and the test images as bytes on the device."""
     options.build_estimator()  # refuses bad options before the data set is read
-    known = (*DATASETS, *imported(data.data_folder(options.data_dir)))
-    if options.dataset not in known:
-        raise ValueError(f"dataset must be one of {', '.join(known)}, got {options.dataset!r}")
+    check_dataset(options.dataset, options.data_dir)
+    width = 28 * 28 + options.hidden + options.latents * options.latent_classes
+    weights, activations = 2 * options.layers * width**2, options.n * options.batch * width
+    check_memory(16 * (weights + activations), "weights, gradients and activations")
     images = data.load(options.dataset, options.data_dir)
     streams = Streams.seeded(options.seed, device)
     with torch.random.fork_rng(devices=[]):
@@ -127,6 +129,14 @@ def build(options: Options, device: torch.device) -> tuple[Trainer, Tensor]:
     return trainer, flat_images(images.test, device)
 
 
+def check_dataset(name: str, folder: Path | None) -> None:
+    """Raise a ValueError, with the sets that can be used, unless this is a set of grey images."""
+    if name in DATASETS or (name not in data.CATALOG and locate(name, folder) is not None):
+        return
+    known = (*DATASETS, *imported(data.data_folder(folder)))
+    raise ValueError(f"dataset must be one of {', '.join(known)}, got {name!r}")
+
+
 # --- the picture ----------------------------------------------------------------------------------
 
 
@@ -139,7 +149,7 @@ def save_pictures(model: DiscreteVAE, images: Tensor, path: Path, title: str) ->
 
     Args:
         model: the model.
-        images: zeros and ones, `SHOWN` of ``(N, pixels)``.
+        images: zeros and ones ``(N, pixels)``, at most `SHOWN`.
         path: the PNG file.
         title: above the picture.
     """
@@ -151,10 +161,13 @@ def save_pictures(model: DiscreteVAE, images: Tensor, path: Path, title: str) ->
     generator = seeded(SAMPLE_SEED, images.device)
     latents, _ = model.draw_all(images, 1, generator)
     again = torch.sigmoid(model.decoders[0](model.flat(latents[0][0])))
-    first, second = slice(COLUMNS), slice(COLUMNS, None)
-    pairs = torch.cat([images[first], again[first], images[second], again[second]])
+    pairs = [
+        grid(part)
+        for pair in zip(images.split(COLUMNS), again.split(COLUMNS), strict=True)
+        for part in pair
+    ]
     bands = {
-        "Test images, binarised, and below each row their reconstructions": grid(pairs),
+        "Test images, binarised, and below each row their reconstructions": np.concatenate(pairs),
         "Samples: mean images at latents drawn from the prior": grid(
             model.generate(4 * COLUMNS, generator)
         ),
@@ -172,8 +185,9 @@ def save_pictures(model: DiscreteVAE, images: Tensor, path: Path, title: str) ->
 
 
 def grid(images: Tensor) -> npt.NDArray[np.float32]:
-    """Square images in rows of `COLUMNS`, a grey gap around each."""
+    """Square images in rows of `COLUMNS`, a grey gap around each; black where a row is not full."""
     side = round(images.shape[-1] ** 0.5)
+    images = functional.pad(images, (0, 0, 0, -len(images) % COLUMNS))
     tiles = images.float().cpu().numpy().reshape(-1, COLUMNS, side, side)
     tiles = np.pad(tiles, ((0, 0), (0, 0), (GAP, GAP), (GAP, GAP)), constant_values=0.5)
     height, width = tiles.shape[0] * tiles.shape[2], COLUMNS * tiles.shape[3]

@@ -10,7 +10,7 @@ import dbsurf
 from dbsurf.experiments.vae.model import Architecture
 from dbsurf.report.labels import file_name
 from dbsurf.runs.device import Device
-from dbsurf.runs.options import EXECUTION, configuration, named_values
+from dbsurf.runs.options import EXECUTION, check_counts, check_rates, configuration, named_values
 
 DATASETS = ("digits", "mnist", "fashion-mnist", "omniglot", "omniglot-iwae")
 
@@ -90,15 +90,10 @@ class Options:
         lowest |= {"evaluate_every": 1, "checkpoint_every": 1, "evaluation_images": 0}
         lowest |= {"evaluation_samples": 1, "final_images": 0, "bound_samples": 1}
         lowest |= {"bound_images": 0, "variance_draws": 0, "variance_images": 1, "seed": 0}
-        for name, least in lowest.items():
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
-        if self.layers > 4:
-            raise ValueError(f"layers must be at most 4, got {self.layers}")
+        check_counts(self, {**lowest, "n": 1})
         if self.variance_draws == 1:
             raise ValueError("variance_draws must be 0 or at least 2, got 1")
-        if not self.learning_rate > 0:
-            raise ValueError(f"learning_rate must be above 0, got {self.learning_rate}")
+        check_rates(self, ["learning_rate"])
 
     def config(self) -> dict[str, Any]:
         """What the run computes, as JSON: two runs with equal configurations are the same run."""
@@ -118,6 +113,11 @@ class Options:
         """The estimator, without checks of values: training looks at its losses instead."""
         extras = named_values(self.estimator_options)
         estimator = dbsurf.get(self.estimator, self.n, validate=False, **extras)
+        if estimator.objective != "mean":
+            raise ValueError(
+                f"estimator must be about the mean of f, got {self.estimator}, whose objective is "
+                f"{estimator.objective}"
+            )
         if estimator.bernoulli_only and self.latent_classes > 2:
             raise ValueError(
                 f"estimator must work for categorical latents with latent_classes "

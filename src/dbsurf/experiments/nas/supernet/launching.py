@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
-from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,9 +13,11 @@ from dbsurf.experiments.nas.options import SupernetOptions
 from dbsurf.experiments.nas.supernet.building import check, with_data
 from dbsurf.experiments.nas.supernet.search import Search, summary
 from dbsurf.experiments.nas.supernet.workers import FabricWorkers, Workers
+from dbsurf.files import write_json
 from dbsurf.runs.device import choose_device
-from dbsurf.runs.folder import CONFIG, write_json, write_summary
+from dbsurf.runs.folder import CONFIG, write_summary
 from dbsurf.runs.job import read_finished
+from dbsurf.runs.processes import all_results
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -80,8 +80,7 @@ def alone(runs: Sequence[SupernetOptions]) -> list[dict[str, Any]]:
 def side_by_side(runs: Sequence[SupernetOptions]) -> list[dict[str, Any]]:
     """Several runs at a time, each in a process: small networks gain nothing from more threads."""
     chosen = [[replace(options, threads=options.threads or 1)] for options in runs]
-    with ProcessPoolExecutor(runs[0].jobs, mp_context=get_context("spawn")) as pool:
-        return [summary for part in pool.map(alone, chosen) for summary in part]
+    return [summary for part in all_results(alone, chosen, runs[0].jobs) for summary in part]
 
 
 def lead(runs: Sequence[SupernetOptions], workers: Workers) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from torch.distributions import Categorical, Distribution, Independent
 import dbsurf
 from dbsurf.experiments.nas import space
 from dbsurf.experiments.nas.landscape import Floats
-from dbsurf.experiments.nas.options import TableOptions, check_takes_categories
+from dbsurf.experiments.nas.options import BLOCK, TableOptions, check_takes_categories
 from dbsurf.experiments.nas.table_search.trace import Trace
 from dbsurf.runs.options import named_values
 
@@ -123,10 +123,6 @@ def evolution(
         show(query + 1, f"mean accuracy {values[child].mean():.2f}")
     return Trace(space.index_of_number()[asked[:queries]], None, 1)
 
-
-#: Searches that share a stream of random numbers. They are always run together, whether all of
-#: them were asked for or one: so the result of a seed does not depend on its neighbours.
-BLOCK = 100
 
 #: From validation accuracies and the number of a block to what its searches asked for.
 Searcher = Callable[[Floats, int, Show], Trace]

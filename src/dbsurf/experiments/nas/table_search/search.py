@@ -12,10 +12,10 @@ import numpy as np
 import torch
 
 from dbsurf.experiments.nas.landscape import Table, load_table
-from dbsurf.experiments.nas.options import TableOptions
+from dbsurf.experiments.nas.options import BLOCK, TableOptions
 from dbsurf.experiments.nas.space import Integers
 from dbsurf.experiments.nas.table_search import trace
-from dbsurf.experiments.nas.table_search.methods import BLOCK, Searcher, find_searcher
+from dbsurf.experiments.nas.table_search.methods import Searcher, find_searcher
 from dbsurf.experiments.nas.table_search.trace import (
     Distinct,
     Landscape,
@@ -23,12 +23,11 @@ from dbsurf.experiments.nas.table_search.trace import (
     conclude,
     curves_csv,
 )
-from dbsurf.files import remove_temporary
-from dbsurf.runs.folder import CONFIG, environment, write_atomically, write_json, write_summary
+from dbsurf.files import remove_temporary, write_atomically, write_json
+from dbsurf.progress import StepBar
+from dbsurf.runs.folder import CONFIG, environment, folder_lock, write_summary
 from dbsurf.runs.job import read_finished
-from dbsurf.runs.lock import folder_lock
-from dbsurf.runs.progress import StepBar
-from dbsurf.runs.stopwatch import Stopwatch
+from dbsurf.runs.records import Stopwatch
 
 CURVES = "curves.csv"
 
