@@ -25,7 +25,7 @@ def run(options: Options) -> None:
     """Print the table."""
     table = Table(box=None, pad_edge=False)
     for title in TITLES:
-        table.add_column(title, no_wrap=title == "name")
+        table.add_column(title, no_wrap=title in ("name", "distributions"))
     for name in dbsurf.available():
         table.add_row(*row(name))
     Console().print(table)
