@@ -306,7 +306,7 @@ def test_many_comparisons_are_counted_not_listed(tmp_path):
         vae_run(tmp_path, 100.0 + n, dataset="mnist", estimator="loorf", n=n)
         vae_run(tmp_path, 99.0 + n, dataset="mnist", estimator="dbsurf", n=n)
     first, second = sentences(collect([tmp_path], registry.every()))
-    assert "steps (the paper: 1,000,000): DBsurf in 5 of 5. The lead" in first
+    assert "steps (the paper: 1,000,000): DBsurf in 5 of 5. The 95 %" in first
     assert "DBsurf's mean training -ELBO is below LOORF's in 5 of 5" in second
 
 
