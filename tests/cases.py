@@ -26,21 +26,34 @@ class Case:
 
     Attributes:
         name: its name for `dbsurf.get`.
-        tuple_law: law of the n samples of one Bernoulli coordinate, from `oracles`.
+        tuple_law: law of the n samples of one Bernoulli coordinate, from `oracles`; None if
+            the coordinates are not independent, or if more than the samples is random.
         options: what else it is built with.
         counts: the n it is tried with.
         unbiased: what it must say of itself, and what enumeration must confirm.
         any_law: whether it takes categorical and counting laws too.
-        elsewhere: how often f is asked at other points than the samples.
+        categorical: whether it takes categorical laws, and no counting ones.
+        elsewhere: how often f is called at other points than the samples.
+        evaluations: how often f is evaluated if n = 4; None if that depends on the law.
+        given: whether samples that are given make the same estimate as if they had been drawn.
+        mean: whether it is about E[f], and its value the plain mean of f over the samples.
+        largest: the largest n it is tried with.
+        repeat: how many estimates a z-test takes.
     """
 
     name: str
-    tuple_law: Callable[[float, int], np.ndarray]
+    tuple_law: Callable[[float, int], np.ndarray] | None
     options: dict[str, Any] = field(default_factory=dict)
     counts: tuple[int, ...] = (2, 3, 4)
     unbiased: bool = True
     any_law: bool = False
+    categorical: bool = False
     elsewhere: int = 0
+    evaluations: int | None = 4
+    given: bool = True
+    mean: bool = True
+    largest: int = 256
+    repeat: int = 20_000
 
     def build(self, n: int, **more: Any) -> dbsurf.Estimator:
         return dbsurf.get(self.name, n, **self.options, **more)
@@ -85,12 +98,47 @@ CASES = [
     Case("disarm", oracles.antithetic, counts=(2, 4)),
     Case("doublecv", oracles.independent, {"coefficient": -0.8}),
     Case("doublecv", oracles.independent),
-    Case("quadraticcv", oracles.least_discrepancy, {"rank": 3}, elsewhere=1),
+    Case("quadraticcv", oracles.least_discrepancy, {"rank": 3}, elsewhere=1, evaluations=5),
     Case("quadraticcv", oracles.least_discrepancy, {"rank": 3, "uses": "gradient"}),
     Case("quadraticcv", oracles.least_discrepancy, {"rank": 3, "uses": "values"}),
+    Case("rodeo", oracles.independent, repeat=2000),
+    Case("arm", oracles.antithetic, counts=(2, 4), given=False),
+    Case("muprop", oracles.independent, counts=(1, 2, 3, 4), elsewhere=1, evaluations=5),
+    Case("rebar", None, counts=(1, 2, 3, 4), elsewhere=2, evaluations=12, given=False),
+    Case("relax", None, counts=(1, 2, 3, 4), categorical=True, given=False),
+    Case("unorderedset", None, categorical=True, mean=False, largest=8),
+    Case(
+        "localexpectation",
+        None,
+        counts=(1, 2, 3),
+        categorical=True,
+        evaluations=None,
+        given=False,
+        mean=False,
+        largest=16,
+    ),
+    Case(
+        "indecater",
+        None,
+        counts=(1, 2),
+        categorical=True,
+        evaluations=None,
+        given=False,
+        mean=False,
+        largest=16,
+    ),
+    Case("stickbreaking", oracles.least_discrepancy, categorical=True),
+    Case("vimco", None, any_law=True, mean=False),
+    Case("vimco", None, {"mean": "arithmetic"}, any_law=True, mean=False),
+    Case("straightthrough", oracles.independent, counts=(1, 2, 3, 4), unbiased=False),
+    Case("reinmax", oracles.independent, counts=(1, 2, 3, 4), unbiased=False),
+    Case("gumbelsoftmax", None, counts=(1, 2, 3, 4), unbiased=False, given=False),
+    Case("gumbelsoftmax", None, {"hard": True}, counts=(1, 2, 3, 4), unbiased=False, given=False),
 ]
-UNBIASED = [case for case in CASES if case.unbiased]
+# Without bias for E[f]; there are other objectives.
+UNBIASED = [case for case in CASES if case.unbiased and case.build(2).objective == "mean"]
 ANY_LAW = [case for case in CASES if case.any_law]
+ENUMERABLE = [case for case in CASES if case.tuple_law is not None]
 
 SAMPLERS = [
     IID(),

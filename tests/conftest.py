@@ -22,9 +22,9 @@ def half_precision() -> None:
 
     Some virtual machines announce instructions that they do not allow.
     """
-    from dbsurf.runs.precision import failure
+    from dbsurf.runs.device import half_precision_failure
 
-    reason = failure()
+    reason = half_precision_failure()
     if reason is not None:
         pytest.skip(f"half precision does not work on this processor: {reason}")
 

@@ -9,7 +9,7 @@ from typing import Any
 from dbsurf.experiments.nas.options import SupernetOptions, TableOptions
 from dbsurf.experiments.toy import Options as ToyOptions
 from dbsurf.experiments.vae import Options as VaeOptions
-from dbsurf.runs.metrics import write_metrics
+from dbsurf.runs.records import write_metrics
 
 STEPS = 20_000
 # A picture of one pixel.

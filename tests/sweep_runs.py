@@ -6,7 +6,7 @@ from concurrent.futures import Executor, Future
 from pathlib import Path
 
 from dbsurf.runs.folder import read_summary
-from dbsurf.runs.metrics import read_metrics
+from dbsurf.runs.records import read_metrics
 
 TINY = [
     "dataset=tiny",

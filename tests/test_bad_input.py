@@ -23,7 +23,7 @@ from torch.distributions import (
 )
 
 import dbsurf
-from cases import CASES, SAMPLERS
+from cases import CASES, ENUMERABLE, SAMPLERS
 from dbsurf.samplers import IID, Antithetic, DBSample
 
 HALF = Independent(Bernoulli(torch.full((2, 3), 0.5)), 1)
@@ -153,7 +153,7 @@ def test_estimators_need_a_law_with_parameters_to_differentiate():
         dbsurf.LOORF(2)(f, stats.poisson(3))
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if not c.any_law], ids=str)
+@pytest.mark.parametrize("case", [c for c in CASES if not (c.any_law or c.categorical)], ids=str)
 def test_bernoulli_only_estimators_say_so(case):
     with pytest.raises(ValueError, match="dist must be Bernoulli.* for .*got Categorical"):
         case.build(2)(lambda x: x.float(), Categorical(torch.ones(3)))
@@ -201,15 +201,15 @@ def test_generators_live_where_the_distribution_does():
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda x: x, r"shape \([41], 2\) .*got torch.float32 of shape \([41], 2, 3\)"),
-        (lambda x: x.sum(), r"shape \([41], 2\) .*got torch.float32 of shape \(\)"),
-        (lambda x: x.sum(-1, keepdim=True), r"shape \([41], 2\) .*got .* of shape \([41], 2, 1\)"),
-        (lambda x: x.sum((0, -1)), r"shape \([41], 2\) .*got .* of shape \(2,\)"),
+        (lambda x: x, r"shape \(\d+, 2\) .*got torch.float32 of shape \(\d+, 2, 3\)"),
+        (lambda x: x.sum(), r"shape \(\d+, 2\) .*got torch.float32 of shape \(\)"),
+        (lambda x: x.sum(-1, keepdim=True), r"shape \(\d+, 2\) .*got .* of shape \(\d+, 2, 1\)"),
+        (lambda x: x.sum((0, -1)), r"shape \(\d+, 2\) .*got .* of shape \(2,\)"),
         (lambda x: x.sum(-1).long(), r"floating-point .* got torch.int64"),
-        (lambda x: (f(x), f(x)), r"one tensor of shape \([41], 2\) .* got tuple"),
+        (lambda x: (f(x), f(x)), r"one tensor of shape \(\d+, 2\) .* got tuple"),
         (lambda x: None, "got NoneType"),
         (lambda x: 1.0, "got float"),
-        (lambda x: f(x) * math.nan, "finite values, got (8 of 8|2 of 2) that are NaN"),
+        (lambda x: f(x) * math.nan, r"finite values, got \d+ of \d+ that are NaN"),
         (lambda x: f(x) / 0 + math.inf, "finite values, got"),
     ],
 )
@@ -231,7 +231,9 @@ def test_f_leaves_its_samples_alone(case):
             call(lambda x: x.sub_(0.5).sum(-1), dist)
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if c.build(2).grad_f_for == "combine"], ids=str)
+@pytest.mark.parametrize(
+    "case", [c for c in ENUMERABLE if c.build(2).grad_f_for == "combine"], ids=str
+)
 def test_f_has_a_finite_gradient_where_that_is_needed(case):
     logits = torch.zeros(3, requires_grad=True)
     dist = Independent(Bernoulli(logits=logits), 1)

@@ -1,4 +1,4 @@
-"""The three examples learn: each beats chance, or what a part of it can do, by a margin."""
+"""The four examples learn: each beats chance, or what a part of it can do, by a margin."""
 
 from __future__ import annotations
 
@@ -21,7 +21,12 @@ def example(name: str) -> ModuleType:
 
 
 def test_every_example_is_tested_here():
-    assert {path.stem for path in FOLDER.glob("*.py")} == {"attention", "bandit", "variational"}
+    assert {path.stem for path in FOLDER.glob("*.py")} == {
+        "attention",
+        "bandit",
+        "policy",
+        "variational",
+    }
 
 
 def test_bandit_learns_and_baselines_help(capsys):
@@ -52,7 +57,14 @@ def test_attention_learns_where_to_look_and_what_is_there(capsys):
     assert "guessing" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["attention", "bandit", "variational"])
+def test_policy_learns_to_count_down_from_rewards(capsys):
+    found = example("policy").main(steps=50, seeds=1)
+    for value in found.values():
+        assert value > 0.4  # a model that guesses has 0.09
+    assert "completions" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["attention", "bandit", "policy", "variational"])
 def test_an_example_is_short_and_says_how_to_run_it(name):
     text = (FOLDER / f"{name}.py").read_text()
     assert 40 <= len(text.splitlines()) <= 100

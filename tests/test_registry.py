@@ -175,5 +175,7 @@ def test_a_folder_without_a_record_is_an_error(monkeypatch):
 
 
 def test_unknown_experiments_are_named():
-    with pytest.raises(ValueError, match="one of vae, nas-table, nas-supernet, toy, got 'nas'"):
+    with pytest.raises(
+        ValueError, match="one of vae, nas-table, nas-supernet, toy, sequences, got 'nas'"
+    ):
         registry.experiment("nas")

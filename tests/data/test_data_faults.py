@@ -14,8 +14,8 @@ import pytest
 
 from blobs import blobs
 from dbsurf.commands.main import main
-from dbsurf.data import formats, load, nats, store
-from dbsurf.data.room import FREE, RATIO
+from dbsurf.data import formats, load, nasbench, store
+from dbsurf.data.unpickling import FREE, RATIO
 
 IMAGES = np.zeros((30, 28, 28), np.uint8)
 
@@ -125,7 +125,7 @@ def test_a_packed_record_does_not_fill_the_memory(tmp_path):
     file = tmp_path / "000000.pickle.pbz2"
     file.write_bytes(bz2.compress(bytes(FREE + 2**20)))
     with pytest.raises(ValueError, match="unpacks to more than"):
-        nats.read_pickle(file)
+        nasbench.read_pickle(file)
 
 
 @pytest.mark.parametrize("shape", [(2**45,), (2**31, 2**31, 2**31), (7,)])

@@ -18,7 +18,7 @@ import pytest
 import test_getting
 
 from dbsurf.commands.main import main
-from dbsurf.data import CATALOG, frames, nasbench, nats, store
+from dbsurf.data import CATALOG, nasbench, store, unpickling
 from dbsurf.data.catalog import Content, sha256
 from dbsurf.data.fetching import fetch
 from dbsurf.data.importing import import_files
@@ -216,7 +216,7 @@ class Trap:
 @pytest.mark.parametrize("protocol", [2, 4, 5])
 def test_a_pickled_table_of_todays_pandas(protocol):
     frame = pd.DataFrame({"a": [1, 2], "text": ["x", "yy"], "b": [0.5, 1.5], "c": [2.5, 3.5]})
-    found = frames.read_frame(pickle.dumps(plain(frame), protocol))
+    found = unpickling.read_frame(pickle.dumps(plain(frame), protocol))
     assert {name: column.tolist() for name, column in found.items()} == {
         "a": [1, 2],
         "text": [b"x", b"yy"],
@@ -273,7 +273,7 @@ def test_a_pickled_table_of_pandas_before_1_3():
     )
     for name in (b"Index\n", b"_new_Index\n"):
         data = data.replace(here + name, b"cpandas.core.indexes.base\n" + name)
-    found = frames.read_frame(data)
+    found = unpickling.read_frame(data)
     assert list(found) == ["a", "text", "b", "c"]
     assert found["c"].tolist() == [2.5, 3.5]
     assert found["text"].tolist() == [b"x", b"yy"]
@@ -289,7 +289,7 @@ def test_a_pickled_table_of_pandas_before_1_3():
 )
 def test_other_pickles_are_no_tables(data, reason):
     with pytest.raises(ValueError, match=reason):
-        frames.read_frame(data)
+        unpickling.read_frame(data)
 
 
 # --- the official folder --------------------------------------------------------------------------
@@ -324,7 +324,7 @@ def official(tmp_path: Path) -> Path:
 
 
 def test_an_official_folder(official, tmp_path, monkeypatch):
-    monkeypatch.setattr(nats.read_folder, "__defaults__", (3,))
+    monkeypatch.setattr(nasbench.read_folder, "__defaults__", (3,))
     entry = CATALOG["nats-bench"]
     arrays = {name: Content((3,), None) for name in entry.arrays}
     monkeypatch.setitem(CATALOG, "nats-bench", replace(entry, arrays=arrays))
@@ -350,7 +350,7 @@ def test_an_incomplete_folder_is_named(official, tmp_path, capsys):
 
 
 def test_a_malicious_record_is_refused(official, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(nats.read_folder, "__defaults__", (3,))
+    monkeypatch.setattr(nasbench.read_folder, "__defaults__", (3,))
     poison = {**record(2), "200": Trap()}
     (official / "000002.pickle.pbz2").write_bytes(bz2.compress(pickle.dumps(poison)))
     assert main(["data", "import", str(official), "--data-dir", str(tmp_path / "d")]) == 2
@@ -373,15 +373,15 @@ def test_a_malicious_record_is_refused(official, tmp_path, capsys, monkeypatch):
 def test_what_is_no_record_is_named(official, content, reason):
     (official / "000002.pickle.pbz2").write_bytes(content)
     with pytest.raises(ValueError, match=f"000002.pickle.pbz2 {reason}"):
-        nats.read_folder(official, 3)
+        nasbench.read_folder(official, 3)
 
 
 @needs_shards
 @needs_table
 @pytest.mark.parametrize("index", [0, 11, 284])
 def test_real_records_agree_with_the_table(index):
-    folder = nats.find_folder(SHARDS)
-    found = nats.read_cell(folder / f"{index:06d}.pickle.pbz2")
+    folder = nasbench.find_folder(SHARDS)
+    found = nasbench.read_cell(folder / f"{index:06d}.pickle.pbz2")
     table = store.load_arrays("nasbench201", DATA)
     assert found["arch"].encode() == table["arch"][index]
     for name in nasbench.COLUMNS_OF_RECORDS:

@@ -17,11 +17,13 @@ from torch.distributions import (
 )
 
 import dbsurf
-from cases import ANY_LAW, CASES, UNBIASED, Case
+from cases import ANY_LAW, CASES, ENUMERABLE, UNBIASED, Case
 from conftest import assert_mean
 from oracles import all_samples
 
 f64 = torch.float64
+EXACT = [case for case in UNBIASED if case in ENUMERABLE]
+IID_LAW = [case for case in ANY_LAW if case in EXACT]
 
 
 def learns(estimator: dbsurf.Estimator) -> bool:
@@ -70,7 +72,7 @@ def truth(point: tuple[float, ...]) -> Tensor:
 
 @pytest.mark.parametrize("backward", [False, True], ids=["estimate", "backward"])
 @pytest.mark.parametrize("point", POINTS, ids=str)
-@pytest.mark.parametrize("case", UNBIASED, ids=str)
+@pytest.mark.parametrize("case", EXACT, ids=str)
 def test_unbiased_estimators_are_unbiased_exactly(case, point, backward):
     assert case.build(case.counts[0]).unbiased
     for n in case.counts:
@@ -79,7 +81,7 @@ def test_unbiased_estimators_are_unbiased_exactly(case, point, backward):
 
 
 @pytest.mark.parametrize("backward", [False, True], ids=["estimate", "backward"])
-@pytest.mark.parametrize("case", [c for c in UNBIASED if learns(c.build(2))], ids=str)
+@pytest.mark.parametrize("case", [c for c in EXACT if learns(c.build(2))], ids=str)
 def test_what_an_estimator_learns_from_a_draw_does_not_enter_that_draw(case, backward):
     """One fresh estimator for each tuple: no state is shared, so a leak shows as a bias.
 
@@ -108,7 +110,7 @@ def test_what_an_estimator_learns_from_a_draw_does_not_enter_that_draw(case, bac
     assert (expected - truth(point)).abs().max() < 1e-10
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if not case.unbiased], ids=str)
+@pytest.mark.parametrize("case", [case for case in ENUMERABLE if not case.unbiased], ids=str)
 def test_biased_estimators_say_so_and_are(case):
     assert not case.build(2).unbiased
     error = expectation(case, 3, (0.35, 0.8), backward=False) - truth((0.35, 0.8))
@@ -142,7 +144,7 @@ def categorical_truth(logits: Tensor, values: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("kind", ["index", "one-hot", "points"])
-@pytest.mark.parametrize("case", [case for case in ANY_LAW if case.unbiased], ids=str)
+@pytest.mark.parametrize("case", IID_LAW, ids=str)
 def test_categorical_estimates_are_unbiased_exactly(case, kind):
     logits = torch.tensor([0.3, -1.2, 2.0], dtype=f64)
     values = torch.tensor([1.0, -2.0, 0.7], dtype=f64)
@@ -194,9 +196,9 @@ def test_exact_over_categorical_binomial_and_mixed_events():
 
 
 @pytest.mark.parametrize("n", [2, 5, 8])
-@pytest.mark.parametrize("case", UNBIASED, ids=str)
+@pytest.mark.parametrize("case", [case for case in UNBIASED if case.mean], ids=str)
 def test_unbiased_in_ten_dimensions(case, n):
-    if n % 2 and case.name == "disarm":
+    if n % 2 and case.name in ("disarm", "arm"):
         n += 1
     mix = torch.linspace(-1, 1, 100, dtype=f64).view(10, 10).sin()
 
@@ -206,12 +208,12 @@ def test_unbiased_in_ten_dimensions(case, n):
     logits = torch.linspace(-3, 3, 10, dtype=f64)
     expected = dbsurf.exact(quadratic, Independent(Bernoulli(logits=logits), 1)).grad
     estimator = case.build(n)
-    dist = Independent(Bernoulli(logits=logits.expand(20_000, 10)), 1)
+    dist = Independent(Bernoulli(logits=logits.expand(case.repeat, 10)), 1)
     estimator.estimate(quadratic, dist)  # lets a baseline or a coefficient come from elsewhere
     assert_mean(estimator.estimate(quadratic, dist).grad, expected)
 
 
-@pytest.mark.parametrize("case", [case for case in ANY_LAW if case.unbiased], ids=str)
+@pytest.mark.parametrize("case", IID_LAW, ids=str)
 @pytest.mark.parametrize("name", ["poisson", "binomial", "geometric", "negative binomial"])
 def test_counting_laws_through_their_log_prob(case, name):
     """d/dparameter of E[x^2], known in closed form, by backward and by estimate."""

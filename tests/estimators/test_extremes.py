@@ -31,6 +31,7 @@ def f(x: Tensor) -> Tensor:
 @pytest.mark.parametrize("n", [2, 256])
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_no_estimate_is_ever_nan(case, n, dtype):
+    n = min(n, case.largest)
     for dist in (
         Bernoulli(torch.tensor(EDGES, dtype=dtype)),
         Bernoulli(logits=torch.tensor([-60.0, 60.0, -300.0, 300.0, 0.0], dtype=dtype)),
@@ -126,7 +127,7 @@ def test_gaussian_uniforms_stay_below_one(monkeypatch):
     assert (sampler.sample(Bernoulli(torch.ones(1)), 2) == 1).all()
 
 
-@pytest.mark.parametrize("case", ANY_LAW, ids=str)
+@pytest.mark.parametrize("case", [c for c in CASES if c.any_law or c.categorical], ids=str)
 def test_categorical_extremes(case):
     estimator = case.build(4)
     for parameters in (

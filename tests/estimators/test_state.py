@@ -41,7 +41,7 @@ def test_every_estimator_says_what_it_is(case):
     estimator = case.build(4)
     assert isinstance(estimator, nn.Module)
     assert estimator.n == 4
-    assert estimator.evaluations == 4 + case.elsewhere
+    assert estimator.evaluations == case.evaluations
     assert estimator.unbiased is case.unbiased
     assert isinstance(estimator.needs_grad_f, bool)
     assert f"n={estimator.n}" in repr(estimator)

@@ -24,8 +24,16 @@ from dbsurf import files
 from dbsurf.commands.main import main
 from dbsurf.experiments.vae import job as vae_job
 from dbsurf.runs.checkpoint import NEWEST, PREVIOUS, read_checkpoint
-from dbsurf.runs.folder import fresh_folder, read_summary, verified, write_summary
-from dbsurf.runs.lock import LOCK, FolderInUse, exclusive, folder_lock
+from dbsurf.runs.folder import (
+    LOCK,
+    FolderInUse,
+    exclusive,
+    folder_lock,
+    fresh_folder,
+    read_summary,
+    verified,
+    write_summary,
+)
 from sweep_runs import TINY, outcome
 
 STEPS = 60
@@ -280,7 +288,7 @@ def test_results_that_are_not_finite_are_not_written(tmp_path):
 
 
 def test_the_same_run_twice_at_once_is_refused_with_the_holder(unfinished, data, capsys):
-    code = "import sys, time, pathlib; from dbsurf.runs.lock import folder_lock\n"
+    code = "import sys, time, pathlib; from dbsurf.runs.folder import folder_lock\n"
     code += (
         f"with folder_lock(pathlib.Path({str(unfinished)!r})): print(flush=True); time.sleep(60)"
     )
@@ -376,7 +384,7 @@ def test_a_closed_terminal_saves(data, tmp_path):
 
 def test_ignored_sighup_stays_ignored(data, tmp_path):
     """As under nohup."""
-    code = "import signal, os; from dbsurf.runs.signals import Interruption\n"
+    code = "import signal, os; from dbsurf.runs.processes import Interruption\n"
     code += "signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
     code += (
         "with Interruption() as stop: os.kill(os.getpid(), signal.SIGHUP); print(stop.requested)"
@@ -397,7 +405,7 @@ def test_an_interrupt_after_training_names_the_command_too(data, tmp_path, monke
 
 
 def test_sighup_twice_is_one_request():
-    from dbsurf.runs.signals import Interruption
+    from dbsurf.runs.processes import Interruption
 
     with Interruption() as stop:
         os.kill(os.getpid(), signal.SIGHUP)

@@ -9,12 +9,10 @@ import time
 
 import pytest
 
+from dbsurf.files import write_atomically
 from dbsurf.progress import StepBar
-from dbsurf.runs.events import Events
-from dbsurf.runs.folder import write_atomically
-from dbsurf.runs.metrics import read_metrics, write_metrics
-from dbsurf.runs.signals import Interruption
-from dbsurf.runs.stopwatch import Stopwatch
+from dbsurf.runs.processes import Interruption
+from dbsurf.runs.records import Events, Stopwatch, read_metrics, write_metrics
 
 
 def test_metrics_come_back_to_the_last_digit(tmp_path):

@@ -25,14 +25,14 @@ from storm.results import Result, random_numbers
 
 #: Kinds of trials, and their share of the time.
 KINDS = {
-    "api": 0.2,
+    "api": 0.15,
     "commands": 0.15,
-    "kills": 0.25,
+    "kills": 0.3,
     "sweeps": 0.15,
     "corruption": 0.15,
     "disks": 0.1,
 }
-SLICE = 60.0  # seconds that a child process works for
+SLICE = 100.0  # seconds that a child process works for
 
 
 def main() -> int:

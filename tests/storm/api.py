@@ -24,7 +24,7 @@ import dbsurf
 from dbsurf import laws, samplers
 from storm.results import Result
 
-LIMIT = 60.0
+LIMIT = 30.0
 LAW_ENDS = "# law"  # what stands before it only makes the distribution
 HEAD = "import torch, dbsurf\nfrom torch.distributions import *\ntorch.manual_seed({seed})"
 

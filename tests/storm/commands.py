@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Any, get_args, get_type_hints
 
 from dbsurf.commands.main import main
-from dbsurf.commands.parsing import names, parse
+from dbsurf.commands.parsing import commands, names
 from storm.results import RUNS, Result, command, data
 
 LIMIT = 120.0
@@ -67,9 +67,11 @@ def line(draw: random.Random, place: Path) -> list[str]:
             words += ["--grid", draw.choice(TEXTS), draw.choice(TEXTS)]
         if name == "toy":
             words += ["--preset", "smoke", "--points", "3", "--draws", "10"]
-    try:
-        options = parse(words[: 2 if words[0] == "nas" else 1])[0].options
-    except (SystemExit, ValueError, AttributeError):
+    options = next(
+        (one.options for one in commands(words[0]) if list(one.words) == words[: len(one.words)]),
+        None,
+    )
+    if options is None:
         return [*words, draw.choice(ODD)]
     hints = get_type_hints(options)
     for _ in range(draw.randint(1, 3)):

@@ -15,13 +15,12 @@ from blobs import blobs
 from dbsurf.commands.main import main
 from dbsurf.experiments.vae.training import Trainer
 from dbsurf.runs.checkpoint import NEWEST, read_checkpoint
-from dbsurf.runs.folder import write_summary
-from dbsurf.runs.lock import exclusive, holder
-from dbsurf.sweep import carry_out, command, supervise
+from dbsurf.runs.folder import exclusive, holder, write_summary
+from dbsurf.sweep import carry_out, command
 from dbsurf.sweep.board import Board
 from dbsurf.sweep.display import Display, picture, span
 from dbsurf.sweep.plan import plan
-from dbsurf.sweep.work import Outcome, work
+from dbsurf.sweep.run import Outcome, work
 from sweep_runs import Inline, outcomes, words
 
 
@@ -34,7 +33,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _inline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "engine", lambda *_: Inline())
     monkeypatch.setattr(command, "LocalPool", lambda _: Inline())
-    monkeypatch.setattr(supervise, "AGAIN", 0.1)
+    monkeypatch.setattr(carry_out, "AGAIN", 0.1)
 
 
 def test_finished_runs_are_skipped_and_broken_ones_go_on(data, tmp_path, monkeypatch, capsys):
@@ -134,8 +133,8 @@ def test_a_run_that_somebody_keeps_stopping_fails_in_the_end(data, tmp_path, mon
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Trainer, "step", stopped)
-    monkeypatch.setattr(supervise, "STOPS", 2)
-    monkeypatch.setattr(supervise, "LOOK", 0.01)
+    monkeypatch.setattr(carry_out, "STOPS", 2)
+    monkeypatch.setattr(carry_out, "LOOK", 0.01)
     assert main(words(data, tmp_path, "steps=50")) == 2
     assert "vae: it was stopped 2 times from outside" in capsys.readouterr().err
 

@@ -21,7 +21,7 @@ from dbsurf.runs.checkpoint import NEWEST, read_checkpoint
 from dbsurf.sweep import command
 from dbsurf.sweep.cluster import DaskPool
 from dbsurf.sweep.plan import plan
-from dbsurf.sweep.work import work
+from dbsurf.sweep.run import work
 from sweep_runs import TINY, Inline, outcomes, words
 
 pytest.importorskip("distributed", reason="the extra cluster is not installed")

@@ -10,10 +10,10 @@ import pytest
 from blobs import blobs
 from dbsurf.commands.main import main
 from dbsurf.runs.checkpoint import NEWEST, PREVIOUS
-from dbsurf.runs.lock import folder_lock
-from dbsurf.sweep import command, supervise
+from dbsurf.runs.folder import folder_lock
+from dbsurf.sweep import carry_out, command
 from dbsurf.sweep.plan import plan
-from dbsurf.sweep.work import Log, work
+from dbsurf.sweep.run import Log, work
 from sweep_runs import TINY, Inline, outcomes, words
 
 GRID = ("steps=50", "seed=0..2")
@@ -104,7 +104,7 @@ def test_a_run_that_a_command_of_its_own_does_is_elsewhere(out, data):
     with folder_lock(bad):
         assert work(run, "mark").state == "elsewhere"
     assert work(run, "mark").state == "done"
-    assert supervise.AGAIN > 0
+    assert carry_out.AGAIN > 0
 
 
 def test_a_log_on_a_full_disk_stops_nothing():

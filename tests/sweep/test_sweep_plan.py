@@ -15,8 +15,7 @@ from dbsurf.commands.parsing import parse
 from dbsurf.experiments.registry import experiment
 from dbsurf.experiments.vae import PRESETS, Options
 from dbsurf.runs.options import config_hash
-from dbsurf.sweep.grid import read_grid
-from dbsurf.sweep.plan import plan, write_plan
+from dbsurf.sweep.plan import plan, read_grid, write_plan
 from dbsurf.sweep.run import placed
 
 OUT = Path("out")

@@ -1,4 +1,4 @@
-"""From the pieces found in files to the arrays of a set, and from those to training and test.
+"""The arrays of a data set from what its files hold, and its split into training and test.
 
 ``pieces`` are arrays by the name of the file or archive member they came from. Each function
 takes what it knows and returns None if something it needs is not there.
@@ -24,13 +24,13 @@ NAMES = (("x_train", "x_test"), ("train", "test"), ("data", "testdata"))
 
 
 def find(pieces: Pieces, part: str) -> npt.NDArray[np.generic] | None:
-    """The one piece whose file name contains ``part``."""
+    """The piece whose file name contains ``part``; None unless there is exactly one."""
     found = [array for name, array in pieces.items() if part in name.rsplit("/", 1)[-1]]
     return found[0] if len(found) == 1 else None
 
 
 def named(pieces: Pieces, parts: Mapping[str, str]) -> Arrays | None:
-    """Pieces under the names that the set has for them."""
+    """The pieces, renamed to the set's own names; None if one is missing."""
     found = {name: find(pieces, part) for name, part in parts.items()}
     return None if any(array is None for array in found.values()) else found  # type: ignore[return-value]
 
@@ -180,7 +180,7 @@ def cifar_100(pieces: Pieces) -> Arrays | None:
 
 
 def _with_classes(pieces: Pieces, classes: int) -> Arrays | None:
-    """An npz with our names, if its labels go so far: another set may have the same shapes."""
+    """An npz with our names, if it has so many classes: other sets have the same shapes."""
     ready = named(pieces, {name: name for name in LABELLED})
     if ready is None or not ready["y_train"].size or ready["y_train"].max() != classes - 1:
         return None
@@ -234,8 +234,10 @@ def train_and_test_labels(arrays: Arrays) -> tuple[Labels, Labels]:
 
 
 def class_by_class(arrays: Arrays) -> tuple[Images, Images]:
-    """The file goes class by class, ours through all ten in turn, so that any first images are
-    a fair choice; the last 100 of each class are for the test: 4,000 and 1,000."""
+    """4,000 training and 1,000 test images, 100 of each class.
+
+    The file is sorted by class. Here the classes alternate, so that the first images of any number
+    hold all classes equally often."""
     turned = _in_turn(arrays["images"].astype(np.uint8, copy=False))
     return turned[:4_000], turned[4_000:]
 
@@ -247,13 +249,15 @@ def class_by_class_labels(arrays: Arrays) -> tuple[Labels, Labels]:
 
 
 def _in_turn(rows: npt.NDArray[Kind]) -> npt.NDArray[Kind]:
-    """One row of each of ten equal parts, then the next of each."""
+    """Rows in alternating order: the first of each of ten equal parts, then the second of each."""
     return rows.reshape(10, -1, *rows.shape[1:]).swapaxes(0, 1).reshape(rows.shape)
 
 
 def three_of_four(arrays: Arrays) -> tuple[Images, Images]:
-    """24,345 and 8,070 as in the VAE literature, alphabets mixed: every fourth image is for the
-    test, 45 are left over. The images are in random order already."""
+    """24,345 training and 8,070 test images, as in the VAE literature.
+
+    Every fourth image is a test image; 45 of these are left out. All alphabets are in both parts:
+    the file has its images in random order."""
     images = np.concatenate([arrays["background"], arrays["evaluation"]])
     test = np.arange(len(images)) % 4 == 3
     return images[~test], images[test][:8_070]

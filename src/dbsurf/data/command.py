@@ -1,4 +1,4 @@
-"""``dbsurf data``: which sets are there, and getting the others."""
+"""``dbsurf data``: list, download, import and check data sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Downloading sets from their public homes."""
+"""Downloading data sets."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def fetch(name: str, folder: Path) -> Path:
 
 
 def check_file(file: Path, wanted: str | None) -> None:
-    """Stop if the hash of a downloaded file is known and another was found."""
+    """Raise if a downloaded file does not have its known hash."""
     found = hashlib.sha256(file.read_bytes()).hexdigest()
     if wanted not in (None, found):
         raise ValueError(f"{file.name} is corrupt: its sha256 must be {wanted}, got {found}")

@@ -22,8 +22,8 @@ from typing import IO
 import numpy as np
 import numpy.typing as npt
 
-from dbsurf.data import frames, nats, unpickling
-from dbsurf.data.room import Room
+from dbsurf.data import nasbench, unpickling
+from dbsurf.data.unpickling import Room
 
 Arrays = dict[str, npt.NDArray[np.generic]]
 
@@ -39,9 +39,9 @@ def read(path: Path) -> Arrays:
         ValueError: if the file is damaged or of a kind that is not known.
     """
     if path.is_dir():
-        official = nats.find_folder(path)
+        official = nasbench.find_folder(path)
         if official is not None:
-            return nats.read_folder(official)
+            return nasbench.read_folder(official)
         found: Arrays = {}
         for file in sorted(path.iterdir()):
             if file.is_file():
@@ -166,7 +166,7 @@ def _column(cells: tuple[str, ...]) -> npt.NDArray[np.generic]:
 
 
 def _frame(name: str, data: bytes, room: Room) -> Arrays:
-    return {f"{name}/{title}": column for title, column in frames.read_frame(data).items()}
+    return {f"{name}/{title}": column for title, column in unpickling.read_frame(data).items()}
 
 
 def _labels(name: str, data: bytes, room: Room) -> Arrays:

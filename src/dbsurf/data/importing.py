@@ -1,4 +1,4 @@
-"""Taking files that the user has: what they are is found out from their content."""
+"""Importing files that the user has. Their content tells which data set they are."""
 
 from __future__ import annotations
 

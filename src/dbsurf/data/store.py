@@ -147,7 +147,7 @@ def as_images(arrays: Arrays, place: Path) -> Arrays:
 
 
 def missing(name: str, folder: Path) -> ValueError:
-    """The error of a set that is not there, with the command that brings it."""
+    """The error for a data set that is missing, with the command that gets it."""
     if name not in CATALOG:
         known = sorted({*CATALOG, *imported(folder)})
         return ValueError(f"dataset must be one of {', '.join(known)}, got {name!r}")
@@ -176,7 +176,7 @@ def locate(name: str, folder: Path | None = None) -> Path | None:
 
 
 def check_name(name: str) -> None:
-    """Raise unless a set may have this name: it is the name of a file in the data folder."""
+    """Raise unless a data set may have this name, which is also the name of its file."""
     if not NAME.fullmatch(name):
         raise ValueError(
             "the name of a data set must be letters, digits, dots, hyphens and underscores, "
@@ -203,7 +203,7 @@ def _own_set(file: Path) -> bool:
 
 
 def lacking(name: str, folder: Path) -> list[str]:
-    """Arrays that a set of the catalog could have and the one in the folder has not."""
+    """Optional arrays of a set of the catalog that the one in the folder does not have."""
     if name not in CATALOG:
         return []
     there = load_arrays(name, folder)
@@ -224,7 +224,7 @@ def save(name: str, arrays: Arrays, folder: Path) -> Path:
 
 
 def checked(arrays: Arrays, wanted: Mapping[str, Content], place: Path) -> Arrays:
-    """``arrays`` if they are what they should be."""
+    """Check shapes and hashes; returns the arrays that were checked."""
     for key, content in wanted.items():
         if key not in arrays:
             raise ValueError(f"{place} must hold an array {key}, got {', '.join(arrays)}")

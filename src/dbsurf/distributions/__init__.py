@@ -1,6 +1,6 @@
 """Distributions as coordinates. One entry a law, registered by type; `coordinates` opens any."""
 
-from dbsurf.distributions import counts, generic, joint, scipy_laws  # they register their laws
+from dbsurf.distributions import counts, joint, scipy_laws  # noqa: F401 (they register laws)
 from dbsurf.distributions.base import ByLogits, Combination, Coordinates, coordinates, register
 from dbsurf.distributions.bits import Bits
 from dbsurf.distributions.categories import Categories, OneHot, Points
@@ -18,9 +18,5 @@ __all__ = [
     "OneHot",
     "Points",
     "coordinates",
-    "counts",
-    "generic",
-    "joint",
     "register",
-    "scipy_laws",
 ]

@@ -1,23 +1,38 @@
 """How samples and f-values become a gradient. One estimator a file."""
 
 from dbsurf.distributions import Combination
+from dbsurf.estimators.arm import ARM
 from dbsurf.estimators.arms import ARMS
 from dbsurf.estimators.base import Draw, Estimate, Estimator
 from dbsurf.estimators.dbsurf import DBsurf
 from dbsurf.estimators.disarm import DisARM
 from dbsurf.estimators.double_cv import DoubleCV
 from dbsurf.estimators.exact import Exact, exact
+from dbsurf.estimators.gumbel_softmax import GumbelSoftmax
 from dbsurf.estimators.leave_one_out import LeaveOneOut
+from dbsurf.estimators.local_expectation import IndeCateR, LocalExpectation
 from dbsurf.estimators.loorf import LOORF
 from dbsurf.estimators.loss import surrogate
 from dbsurf.estimators.mdsurf import MDsurf
+from dbsurf.estimators.muprop import MuProp
 from dbsurf.estimators.quadratic import QuadraticCV
 from dbsurf.estimators.registry import available, get
 from dbsurf.estimators.reinforce import Reinforce
+from dbsurf.estimators.relax import REBAR, RELAX
+from dbsurf.estimators.rodeo import RODEO
+from dbsurf.estimators.stick_breaking import StickBreaking
+from dbsurf.estimators.straight_through import ReinMax, StraightThrough
+from dbsurf.estimators.unordered_set import UnorderedSet
+from dbsurf.estimators.vimco import VIMCO
 
 __all__ = [
+    "ARM",
     "ARMS",
     "LOORF",
+    "REBAR",
+    "RELAX",
+    "RODEO",
+    "VIMCO",
     "Combination",
     "DBsurf",
     "DisARM",
@@ -26,10 +41,18 @@ __all__ = [
     "Estimate",
     "Estimator",
     "Exact",
+    "GumbelSoftmax",
+    "IndeCateR",
     "LeaveOneOut",
+    "LocalExpectation",
     "MDsurf",
+    "MuProp",
     "QuadraticCV",
+    "ReinMax",
     "Reinforce",
+    "StickBreaking",
+    "StraightThrough",
+    "UnorderedSet",
     "available",
     "exact",
     "get",

@@ -2,6 +2,7 @@
 
     draw      samples, and the noise behind them where an estimator needs it
     prepare   what is fixed before f is asked at the samples: state, context, f at other points
+    probe     f at points that the noise decides, such as relaxed samples
     f         the only place where f is asked at the samples
     combine   weights of the scores; pure, and unbiased because prepare did not see the samples
     learn     an update of the state, after the gradient is made, in training mode
@@ -83,6 +84,7 @@ class Estimator(nn.Module, ABC):
         n: number of samples; None if all states are enumerated.
         evaluations: how often f is evaluated per draw; None if that depends on the support.
         unbiased: whether the expectation of the estimate is the gradient, for every f and p.
+        objective: of what the gradient is estimated: "mean" for E[f], else what `average` is.
         learns: whether it has a state that calls in training mode change.
         needs_grad_f: whether f has to be differentiable in x.
         grad_f_for: the step that uses the gradient of f at the samples: "combine", "learn" (in
@@ -95,6 +97,7 @@ class Estimator(nn.Module, ABC):
     grad_f_for: Literal["nothing", "combine", "learn"] = "nothing"
     bernoulli_only: bool = False
     unbiased: bool = True
+    objective: str = "mean"
     learns: bool = False
 
     def __init__(self, n: int, sampler: Sampler, *, smallest: int = 1, validate: bool = True):
@@ -134,6 +137,13 @@ class Estimator(nn.Module, ABC):
         ``f`` may be asked at points that do not depend on the samples.
         """
         return None
+
+    def probe(self, law: Coordinates, noise: Any, f: Objective) -> Any:
+        """Ask f at points that the noise decides, such as relaxed samples.
+
+        What this returns takes the place of the noise in the draw.
+        """
+        return noise
 
     @abstractmethod
     def combine(self, draw: Draw) -> Combination:
@@ -197,6 +207,8 @@ class Estimator(nn.Module, ABC):
         with torch.no_grad():
             samples, noise = self.draw_with_noise(law, generator)
             prepared = self.prepare(law, context, objective)
+            if noise is not None:
+                noise = self.probe(law, noise, objective)
         draw = Draw(law, samples, noise, context, prepared, NOT_YET)
         if self.grad_f_for != "nothing" and self._wants_grad_f():
             value = self._with_grad_f(draw, objective, baseline)
@@ -241,6 +253,8 @@ class Estimator(nn.Module, ABC):
                 noise = None
                 self._check_samples(law, samples)
             prepared = self.prepare(law, context, objective)
+            if noise is not None:
+                noise = self.probe(law, noise, objective)
             grad_f = None
             if self._wants_grad_f():
                 required = self.grad_f_for == "combine"

@@ -56,7 +56,7 @@ class Objective:
         count = leaves(samples)[0].shape[0]
         answers = []
         for start in range(0, count, size):
-            part = _each(lambda x, start=start: x[start : start + size], samples)  # type: ignore[misc]
+            part = each(lambda x, start=start: x[start : start + size], samples)  # type: ignore[misc]
             # What f needs for its backward is not kept but computed again, one chunk at a time.
             keep = not torch.is_grad_enabled()
             answers.append(
@@ -95,7 +95,7 @@ class Objective:
         shape = wanted = torch.Size((tensors[0].shape[0], *self.batch_shape))
         given = samples
         if self.fold:
-            given, wanted = _each(self._flatten, samples), torch.Size((shape.numel(),))
+            given, wanted = each(self._flatten, samples), torch.Size((shape.numel(),))
         under_transform = torch._C._are_functorch_transforms_active()
         look = self.validate and not (under_transform or torch.compiler.is_compiling())
         with torch.no_grad():
@@ -162,7 +162,7 @@ def _as_tensor(answer: Any, shape: torch.Size, like: Tensor) -> Any:
     return values.reshape(shape) if values.numel() == shape.numel() == 1 else values
 
 
-def _each(function: Callable[[Tensor], Tensor], samples: Any) -> Any:
+def each(function: Callable[[Tensor], Tensor], samples: Any) -> Any:
     """A function of every tensor of joint samples, in the same container."""
     if isinstance(samples, Tensor):
         return function(samples)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -19,6 +18,7 @@ from dbsurf.samplers.min_discrepancy import MinDiscrepancy
 
 GRADIENT_WEIGHT = 20.0  # of the gradient's error against the error of f itself, in the fit
 HIDDEN = 200  # width of the layer between the context and the coefficients
+LEAK = 0.3  # slope of that layer's leaky ReLU below 0
 
 
 class Coefficients(NamedTuple):
@@ -29,11 +29,13 @@ class Coefficients(NamedTuple):
         strength: $s$, ``(batch, rank)``.
         curvature: $D$, ``(batch, d)``: how the slope along a coordinate changes from 0 to 1. It is
             no part of h, and only there to tell the two apart when gradients are matched.
+        hidden: the layer between the context and these three, None without a context.
     """
 
     linear: Tensor
     strength: Tensor
     curvature: Tensor
+    hidden: Tensor | None
 
 
 class Prepared(NamedTuple):
@@ -210,7 +212,7 @@ class QuadraticCV(Estimator):
         centred, u = samples - probs, self.network.directions.to(probs.dtype)
         along = centred @ u
         pairs = 0.5 * (along.square() - _pairs_of(law).own(centred, u))
-        v, s, _ = prepared.coefficients
+        v, s, *_ = prepared.coefficients
         learned = prepared.scale * ((centred * v).sum(-1) + (pairs * s).sum(-1))
         h = learned + (centred * prepared.carried).sum(-1)
         return Form(samples, centred, along, pairs, learned, h)
@@ -239,7 +241,7 @@ class QuadraticCV(Estimator):
         law, prepared, network = draw.law, draw.prepared, self.network
         assert network is not None
         own, probs = _pairs_of(law), _flat(_probs(law), law)
-        v, s, curvature = prepared.coefficients
+        v, s, curvature, hidden = prepared.coefficients
         u = network.directions.to(probs.dtype)
         n, batch = error.shape
         samples, centred, along, pairs = form[:4]
@@ -260,7 +262,8 @@ class QuadraticCV(Estimator):
         flat_c, flat_g = centred.flatten(0, 1), dg.flatten(0, 1)
         d_u = flat_c.T @ ((dh * along + pulled) * s).flatten(0, 1)
         d_u = d_u + flat_g.T @ (along * s).flatten(0, 1) - own_u
-        network.step(_features(draw.context, law), (d_linear, d_strength, d_curvature), d_u)
+        by_coefficient = torch.cat([d_linear, d_strength, d_curvature], -1)
+        network.step(_features(draw.context, law), hidden, by_coefficient, d_u)
 
     # --- state ----------------------------------------------------------------------------------
 
@@ -282,56 +285,53 @@ class QuadraticCV(Estimator):
 
 
 class _Network(nn.Module):
-    """The coefficients of h as functions of the context, the directions u, and how both learn."""
+    """v, s and D as functions of the context, the directions u, and how all of them learn."""
 
     def __init__(self, size: int, rank: int, features: int, rate: float) -> None:
         super().__init__()
         random = torch.Generator().manual_seed(0)  # the same for all: no global state is touched
+        self.sizes, self.features = [size, rank, size], features
         self.directions = nn.Parameter(0.1 * torch.randn(size, rank, generator=random))
-        self.sizes = [size, rank, size]
         start = torch.cat([torch.zeros(size), torch.full((rank,), 0.1), torch.zeros(size)])
         self.constant = nn.Parameter(start)
-        self.features = features
+        fitted = [self.directions, self.constant]
         if features:
             bound = features**-0.5
             weight = torch.empty(HIDDEN, features).uniform_(-bound, bound, generator=random)
             self.hidden_weight = nn.Parameter(weight)
             self.hidden_bias = nn.Parameter(torch.zeros(HIDDEN))
-            self.outer = nn.Parameter(torch.zeros(sum(self.sizes), HIDDEN))
-        self.fitter = Fitter([self.directions, *self._parameters_of_the_coefficients()], rate)
+            self.outer_weight = nn.Parameter(torch.zeros(sum(self.sizes), HIDDEN))
+            fitted += [self.hidden_weight, self.hidden_bias, self.outer_weight]
+        self.fitter = Fitter(fitted, rate)
 
     def coefficients(self, features: Tensor | None, probs: Tensor) -> Coefficients:
-        """v, s and D for each batch element."""
-        found = self._evaluate(features, self._parameters_of_the_coefficients())
-        found = found.to(probs.dtype).expand(probs.shape[0], -1)
-        return Coefficients(*found.split(self.sizes, -1))
+        """v, s and D for each batch element, and the hidden layer behind them."""
+        hidden: Tensor | None = None
+        found: Tensor = self.constant
+        if features is not None:
+            features = features.to(self.constant.dtype)
+            hidden = nn.functional.linear(features, self.hidden_weight, self.hidden_bias)
+            hidden = nn.functional.leaky_relu(hidden, LEAK)
+            found = nn.functional.linear(hidden, self.outer_weight, self.constant)
+        v, s, curvature = found.to(probs.dtype).expand(probs.shape[0], -1).split(self.sizes, -1)
+        return Coefficients(v, s, curvature, hidden)
 
     def step(
-        self, features: Tensor | None, by_coefficient: tuple[Tensor, ...], by_direction: Tensor
+        self,
+        features: Tensor | None,
+        hidden: Tensor | None,
+        by_coefficient: Tensor,
+        by_direction: Tensor,
     ) -> None:
-        """One step, given the derivatives of the loss by the coefficients and the directions."""
-        leaves = [p.detach().requires_grad_() for p in self._parameters_of_the_coefficients()]
-        with torch.enable_grad():
-            found = self._evaluate(features, leaves)
-        upstream = torch.cat(by_coefficient, -1).to(found.dtype)
-        if features is None:
-            upstream = upstream.sum(0)
-        self.fitter.step([by_direction, *torch.autograd.grad(found, leaves, upstream)])
-
-    def _parameters_of_the_coefficients(self) -> list[nn.Parameter]:
-        if not self.features:
-            return [self.constant]
-        return [self.constant, self.hidden_weight, self.hidden_bias, self.outer]
-
-    def _evaluate(self, features: Tensor | None, parameters: Sequence[Tensor]) -> Tensor:
-        if not self.features:
-            return parameters[0]
-        assert features is not None
-        constant, weight, bias, outer = parameters
-        hidden = nn.functional.leaky_relu(
-            nn.functional.linear(features.to(weight.dtype), weight, bias), 0.3
-        )
-        return nn.functional.linear(hidden, outer, constant)
+        """One step along the derivatives of the loss by v, s and D together, and by u."""
+        gradients = [by_direction, by_coefficient.sum(0)]
+        if features is not None and hidden is not None:
+            by_coefficient = by_coefficient.to(hidden.dtype)
+            by_hidden = by_coefficient @ self.outer_weight
+            by_hidden = torch.where(hidden > 0, by_hidden, LEAK * by_hidden)
+            by_weight = by_hidden.T @ features.to(hidden.dtype)
+            gradients += [by_weight, by_hidden.sum(0), by_coefficient.T @ hidden]
+        self.fitter.step(gradients)
 
 
 # --- what a coordinate has with itself ------------------------------------------------------------

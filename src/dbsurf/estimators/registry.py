@@ -6,16 +6,26 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
+from dbsurf.estimators.arm import ARM
 from dbsurf.estimators.arms import ARMS
 from dbsurf.estimators.base import Estimator
 from dbsurf.estimators.dbsurf import DBsurf
 from dbsurf.estimators.disarm import DisARM
 from dbsurf.estimators.double_cv import DoubleCV
 from dbsurf.estimators.exact import Exact
+from dbsurf.estimators.gumbel_softmax import GumbelSoftmax
+from dbsurf.estimators.local_expectation import IndeCateR, LocalExpectation
 from dbsurf.estimators.loorf import LOORF
 from dbsurf.estimators.mdsurf import MDsurf
+from dbsurf.estimators.muprop import MuProp
 from dbsurf.estimators.quadratic import QuadraticCV
 from dbsurf.estimators.reinforce import Reinforce
+from dbsurf.estimators.relax import REBAR, RELAX
+from dbsurf.estimators.rodeo import RODEO
+from dbsurf.estimators.stick_breaking import StickBreaking
+from dbsurf.estimators.straight_through import ReinMax, StraightThrough
+from dbsurf.estimators.unordered_set import UnorderedSet
+from dbsurf.estimators.vimco import VIMCO
 
 ESTIMATORS: dict[str, Callable[..., Estimator]] = {
     "reinforce": Reinforce,
@@ -26,6 +36,19 @@ ESTIMATORS: dict[str, Callable[..., Estimator]] = {
     "disarm": DisARM,
     "doublecv": DoubleCV,
     "quadraticcv": QuadraticCV,
+    "rodeo": RODEO,
+    "arm": ARM,
+    "muprop": MuProp,
+    "rebar": REBAR,
+    "relax": RELAX,
+    "unorderedset": UnorderedSet,
+    "localexpectation": LocalExpectation,
+    "indecater": IndeCateR,
+    "stickbreaking": StickBreaking,
+    "vimco": VIMCO,
+    "straightthrough": StraightThrough,
+    "gumbelsoftmax": GumbelSoftmax,
+    "reinmax": ReinMax,
     "exact": Exact,
 }
 

@@ -15,7 +15,7 @@ from dbsurf.files import parse_json
 from dbsurf.report.labels import label
 from dbsurf.runs.experiment import ENOUGH, Experiment
 from dbsurf.runs.folder import CONFIG, SUMMARY, verified
-from dbsurf.runs.metrics import METRICS
+from dbsurf.runs.records import METRICS
 
 ENVIRONMENT, CURVES = "environment.json", "curves.csv"
 FINISHED, UNFINISHED, REPEATED, DAMAGED = "finished", "unfinished", "repeated", "damaged"

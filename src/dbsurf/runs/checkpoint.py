@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -162,3 +163,61 @@ def refuse_other_config(
     ]
     if differing:
         raise OtherConfiguration(f"{place} is of another configuration: {', '.join(differing)}")
+
+
+# --- what a state must be ---------------------------------------------------------------------
+
+
+def check_layout(found: Any, wanted: Any, name: str = "") -> None:
+    """Raise unless ``found`` has the entries of ``wanted``, tensors of the same shape and type.
+
+    Args:
+        found: a state that was loaded.
+        wanted: the state of a trainer before its first step. What is empty there is not compared.
+        name: where in the state this is.
+    """
+    if isinstance(wanted, Mapping):
+        if not isinstance(found, Mapping):
+            raise ValueError(f"{name} must be a dictionary, got {type(found).__name__}")
+        lacking = [str(key) for key in wanted if key not in found]
+        if lacking:
+            raise ValueError(f"{name or 'the state'} lacks {', '.join(lacking)}")
+        for key, value in wanted.items():
+            check_layout(found[key], value, f"{name}.{key}" if name else str(key))
+    elif isinstance(wanted, Tensor):
+        if not isinstance(found, Tensor) or (found.dtype != wanted.dtype):
+            raise ValueError(f"{name} must be a tensor of {wanted.dtype}")
+        if wanted.numel() and found.shape != wanted.shape:
+            shapes = f"{tuple(wanted.shape)}, got {tuple(found.shape)}"
+            raise ValueError(f"{name} must have the shape {shapes}")
+    elif isinstance(wanted, int) and not isinstance(wanted, bool) and type(found) is not int:
+        raise ValueError(f"{name} must be an integer, got {found!r}")
+
+
+def check_optimiser(optimiser: torch.optim.Optimizer) -> None:
+    """Raise unless the optimiser's moments have the shapes of its parameters.
+
+    Torch does not check this, and its fused optimisers write beyond a tensor that is too small.
+    """
+    for parameter, entries in optimiser.state.items():
+        for name, value in entries.items():
+            moment = isinstance(value, Tensor) and value.dim() > 0
+            if moment and value.shape != parameter.shape:
+                shapes = f"{tuple(parameter.shape)}, got {tuple(value.shape)}"
+                raise ValueError(f"{name} of an optimiser must have the shape {shapes}")
+
+
+def check_rows(rows: Any, steps: int) -> None:
+    """Raise unless ``rows`` are the metrics of a run after so many steps."""
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
+        raise ValueError("the rows of metrics must be a list of dictionaries")
+    for row in rows:
+        if row.keys() != rows[0].keys():
+            raise ValueError("the rows of metrics must all have the same columns")
+        for name, value in row.items():
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if not (value is None or (number and math.isfinite(value))):
+                raise ValueError(f"{name} in the metrics must be a finite number, got {value!r}")
+    done = [row.get("step") for row in rows]
+    if done[0] != 0 or done != sorted(set(done)) or done[-1] > steps:
+        raise ValueError(f"the steps of the metrics must go from 0 to at most {steps}")

@@ -1,7 +1,17 @@
-"""Where to compute."""
+"""Where to compute, and in which precision.
+
+Half precision on a CPU is tried in a child process first. Some virtual machines announce
+instructions (AMX, AVX512-FP16) that they do not let a program use. Torch's CPU library believes
+them, and the process dies of an illegal instruction at its first half-precision product.
+"""
 
 from __future__ import annotations
 
+import functools
+import os
+import signal
+import subprocess
+import sys
 from typing import Literal
 
 import torch
@@ -18,3 +28,61 @@ def choose_device(name: str) -> torch.device:
     if not present[name]:
         raise ValueError(f"device must be one that this machine has, got {name}")
     return torch.device(name)
+
+
+SETTING = "ONEDNN_MAX_CPU_ISA"  # of torch's CPU library: the newest instructions that it may use
+LOWER = ("AVX512_CORE", "AVX2")  # values of it that do without half-precision instructions
+
+#: A convolution and a product with their backward, as training does them.
+PROBE = """
+import torch
+torch.set_num_threads(1)
+with torch.autocast("cpu", torch.bfloat16):
+    images = torch.randn(8, 16, 16, 16, requires_grad=True)
+    kernel = torch.randn(16, 16, 3, 3, requires_grad=True)
+    weights = torch.randn(16 * 16 * 16, 32, requires_grad=True)
+    found = torch.nn.functional.conv2d(images, kernel, padding=1).flatten(1) @ weights
+    found.sum().backward()
+"""
+
+
+def check_precision(precision: str, device: torch.device) -> None:
+    """Raise if training in ``precision`` would kill this process; say what 16-mixed is on a CPU.
+
+    Args:
+        precision: "32", "16-mixed" or "bf16-mixed".
+        device: where to train; only a CPU is tried.
+    """
+    if precision == "32" or device.type != "cpu":
+        return
+    if precision == "16-mixed":
+        print("dbsurf: on a CPU, 16-mixed computes in bfloat16", file=sys.stderr)
+    reason = half_precision_failure()
+    if reason is None:
+        return
+    lower = next((value for value in LOWER if half_precision_failure(value) is None), None)
+    cure = "--precision 32 works" if lower is None else f"set {SETTING}={lower} and start again"
+    raise ValueError(f"precision {precision} does not work on this processor ({reason}): {cure}")
+
+
+@functools.cache
+def half_precision_failure(instructions: str | None = None) -> str | None:
+    """How a child process that computes in half precision fails; None if it does not.
+
+    Args:
+        instructions: value of `SETTING` for the child; None leaves it as it is here.
+    """
+    changed = {} if instructions is None else {SETTING: instructions}
+    child = subprocess.run(
+        [sys.executable, "-c", PROBE],
+        env={**os.environ, **changed},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    if child.returncode == 0:
+        return None
+    if child.returncode < 0:
+        return signal.strsignal(-child.returncode) or f"signal {-child.returncode}"
+    last = child.stderr.strip().splitlines()[-1:]
+    return last[0] if last else f"status {child.returncode}"

@@ -1,40 +1,38 @@
-"""A resumable run: steps, evaluations, checkpoints, and an end that is declared once."""
+"""A run that can be resumed: its training loop, evaluations, checkpoints and results."""
 
 from __future__ import annotations
 
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 import torch
-from torch import Tensor
 
 from dbsurf.files import read_json, remove_temporary, write_json
 from dbsurf.progress import StepBar
 from dbsurf.runs.checkpoint import (
     NEWEST,
     OtherConfiguration,
+    check_layout,
+    check_optimiser,
+    check_rows,
     load_checkpoint,
     refuse_other_config,
     save_checkpoint,
     tidy_checkpoints,
 )
-from dbsurf.runs.events import Events
-from dbsurf.runs.folder import CONFIG, environment, read_summary, write_summary
-from dbsurf.runs.lock import folder_lock
-from dbsurf.runs.losses import KEPT
-from dbsurf.runs.metrics import Row, write_metrics
+from dbsurf.runs.folder import CONFIG, environment, folder_lock, read_summary, write_summary
 from dbsurf.runs.options import RunOptions
-from dbsurf.runs.signals import Interruption
-from dbsurf.runs.stopwatch import Stopwatch
+from dbsurf.runs.processes import Interruption
+from dbsurf.runs.records import KEPT, Events, Row, Stopwatch, write_metrics
 
 
 class JobOptions(RunOptions, Protocol):
-    """What the loop asks of an experiment's options."""
+    """The options that the training loop needs."""
 
     @property
     def steps(self) -> int: ...
@@ -49,10 +47,10 @@ class JobOptions(RunOptions, Protocol):
 
 
 class Trainer(Protocol):
-    """What is trained, one step at a time.
+    """A model in training, one step at a time.
 
     Attributes:
-        steps: done so far.
+        steps: steps done so far.
     """
 
     steps: int
@@ -119,17 +117,17 @@ def read_finished(folder: Path, config: dict[str, Any]) -> dict[str, Any] | None
 
 
 class Job(ABC):
-    """One run at work. An experiment says what is measured; the loop and the files are here.
+    """A run in progress. A subclass says what is measured; the loop and the files are here.
 
     Args:
-        options: of the experiment.
-        trainer: at step 0.
-        device: where it computes.
+        options: the options of the experiment.
+        trainer: the trainer, at step 0.
+        device: the device of the computation.
 
     Attributes:
         experiment: name of the experiment, as in the summary.
         rows: the metrics so far.
-        watch: counts training, evaluations and checkpoints left out.
+        watch: counts the seconds of training, without evaluations and checkpoints.
     """
 
     experiment: ClassVar[str]
@@ -141,25 +139,25 @@ class Job(ABC):
         self.watch = Stopwatch()
         self._restored = False  # from a checkpoint, without a step since
 
-    # --- what an experiment says ------------------------------------------------------------------
+    # --- what a subclass defines ------------------------------------------------------------------
 
     @abstractmethod
     def title(self) -> str:
-        """What runs, in a few words."""
+        """The name of the run for the progress bar."""
 
     @abstractmethod
     def note(self) -> str:
-        """How it stands, in a few words."""
+        """The latest numbers for the progress bar."""
 
     @abstractmethod
     def measure(self) -> Row:
-        """One evaluation; the same names every time."""
+        """The numbers of one evaluation, with the same names every time."""
 
     @abstractmethod
     def results(self) -> dict[str, Any]:
         """The final evaluation, for the summary; may write pictures into the folder."""
 
-    # --- what all of them do ----------------------------------------------------------------------
+    # --- what is the same for all -----------------------------------------------------------------
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -176,7 +174,7 @@ class Job(ABC):
                 raise
 
     def open(self) -> None:
-        """Write what the run is, and continue it where it stopped."""
+        """Write the configuration, and continue from the checkpoint if there is one."""
         config = self._options.config()
         self.folder.mkdir(parents=True, exist_ok=True)
         remove_temporary(self.folder)
@@ -192,7 +190,7 @@ class Job(ABC):
         write_metrics(self.folder, self.rows)
 
     def restore(self) -> bool:
-        """Take over the state of the newest sound checkpoint; False if there is none."""
+        """Load the newest usable checkpoint; False if there is no checkpoint."""
         return load_checkpoint(self.folder, self._options.config(), self._take_over) is not None
 
     def _take_over(self, state: dict[str, Any]) -> None:
@@ -216,7 +214,7 @@ class Job(ABC):
         self._restored = True
 
     def train(self) -> None:
-        """Step until all steps are done or somebody asks to stop."""
+        """Train until all steps are done or a signal asks to stop."""
         options, trainer = self._options, self._trainer
         bar = StepBar(self.title(), options.steps, trainer.steps)
         with Interruption() as interruption, self.watch.running(), self.events, bar:
@@ -241,9 +239,9 @@ class Job(ABC):
                     bar.show(done, self.note())
 
     def step(self) -> None:
-        """One step. If the first one after a checkpoint fails, the checkpoint is at fault.
+        """One step. If the first step after loading a checkpoint fails, the checkpoint is wrong.
 
-        What an optimiser loads is not checked by torch until the optimiser uses it.
+        Torch does not check everything that an optimiser loads until the optimiser uses it.
         """
         if not self._restored:
             self._trainer.step()
@@ -259,6 +257,7 @@ class Job(ABC):
         self._restored = False
 
     def stop_if_diverged(self) -> None:
+        """Raise if a loss or a weight is not finite."""
         bad = self._trainer.first_bad_step()
         if bad is not None:
             newest = self.folder / NEWEST
@@ -289,7 +288,7 @@ class Job(ABC):
             save_checkpoint(self.folder, self._options.config(), state)
 
     def finish(self) -> dict[str, Any]:
-        """Measure what counts, and declare the run finished."""
+        """Do the final evaluation and write the summary, which marks the run as finished."""
         summary: dict[str, Any] = {
             "experiment": self.experiment,
             "configuration": self._options.config(),
@@ -300,58 +299,3 @@ class Job(ABC):
         }
         write_summary(self.folder, summary)
         return summary
-
-
-def check_layout(found: Any, wanted: Any, name: str = "") -> None:
-    """Raise unless ``found`` has the entries of ``wanted``, tensors of the same shape and type.
-
-    Args:
-        found: a state that was loaded.
-        wanted: the state of a trainer before its first step. What is empty there is not compared.
-        name: where in the state this is.
-    """
-    if isinstance(wanted, Mapping):
-        if not isinstance(found, Mapping):
-            raise ValueError(f"{name} must be a dictionary, got {type(found).__name__}")
-        lacking = [str(key) for key in wanted if key not in found]
-        if lacking:
-            raise ValueError(f"{name or 'the state'} lacks {', '.join(lacking)}")
-        for key, value in wanted.items():
-            check_layout(found[key], value, f"{name}.{key}" if name else str(key))
-    elif isinstance(wanted, Tensor):
-        if not isinstance(found, Tensor) or (found.dtype != wanted.dtype):
-            raise ValueError(f"{name} must be a tensor of {wanted.dtype}")
-        if wanted.numel() and found.shape != wanted.shape:
-            shapes = f"{tuple(wanted.shape)}, got {tuple(found.shape)}"
-            raise ValueError(f"{name} must have the shape {shapes}")
-    elif isinstance(wanted, int) and not isinstance(wanted, bool) and type(found) is not int:
-        raise ValueError(f"{name} must be an integer, got {found!r}")
-
-
-def check_optimiser(optimiser: torch.optim.Optimizer) -> None:
-    """Raise unless the optimiser's moments have the shapes of its parameters.
-
-    Torch does not check this, and its fused optimisers write beyond a tensor that is too small.
-    """
-    for parameter, entries in optimiser.state.items():
-        for name, value in entries.items():
-            moment = isinstance(value, Tensor) and value.dim() > 0
-            if moment and value.shape != parameter.shape:
-                shapes = f"{tuple(parameter.shape)}, got {tuple(value.shape)}"
-                raise ValueError(f"{name} of an optimiser must have the shape {shapes}")
-
-
-def check_rows(rows: Any, steps: int) -> None:
-    """Raise unless ``rows`` are the metrics of a run after so many steps."""
-    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
-        raise ValueError("the rows of metrics must be a list of dictionaries")
-    for row in rows:
-        if row.keys() != rows[0].keys():
-            raise ValueError("the rows of metrics must all have the same columns")
-        for name, value in row.items():
-            number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            if not (value is None or (number and math.isfinite(value))):
-                raise ValueError(f"{name} in the metrics must be a finite number, got {value!r}")
-    done = [row.get("step") for row in rows]
-    if done[0] != 0 or done != sorted(set(done)) or done[-1] > steps:
-        raise ValueError(f"the steps of the metrics must go from 0 to at most {steps}")

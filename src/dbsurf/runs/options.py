@@ -51,7 +51,7 @@ LARGEST = {
 
 
 class RunOptions(Protocol):
-    """The options of an experiment, as a run folder knows them."""
+    """The options of an experiment: its configuration and its folder."""
 
     def config(self) -> dict[str, Any]:
         """What the run computes, as JSON: two runs with equal configurations are the same run."""

@@ -1,4 +1,7 @@
-"""Processes for runs on one machine. One that is killed does not affect the others."""
+"""Signals and processes: a run that is asked to stop saves first; a killed one affects no other.
+
+SIGINT, SIGTERM and SIGHUP let the current step finish and be saved.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import (
     FIRST_EXCEPTION,
     CancelledError,
@@ -17,37 +20,94 @@ from concurrent.futures import (
     wait,
 )
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import partial
 from multiprocessing import connection, resource_tracker
+from types import FrameType, TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-from dbsurf.runs.signals import Interruption
+_asked: ContextVar[Callable[[], bool]] = ContextVar("asked", default=lambda: False)
+
+
+@contextmanager
+def stopping_when(asked: Callable[[], bool]) -> Iterator[None]:
+    """Runs inside stop as by a signal once ``asked()`` is true, for threads without signals."""
+    token = _asked.set(asked)
+    try:
+        yield
+    finally:
+        _asked.reset(token)
+
+
+class Interruption:
+    """Catches the first signal, so that the run can save; a second signal stops at once.
+
+    A second SIGHUP does not, because a closed terminal may send two. Where SIGHUP is ignored, as
+    under ``nohup``, it stays ignored. Outside the main thread signals cannot be caught; there
+    `stopping_when` is asked instead.
+    """
+
+    SIGNALS = tuple(
+        getattr(signal, name)
+        for name in ("SIGINT", "SIGTERM", "SIGHUP")
+        if hasattr(signal, name)  # Windows has no SIGHUP
+    )
+
+    def __init__(self) -> None:
+        self._noted = False
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Interruption:
+        if threading.current_thread() is threading.main_thread():
+            heard = [n for n in self.SIGNALS if signal.getsignal(n) is not signal.SIG_IGN]
+            self._before = {number: signal.signal(number, self._note) for number in heard}
+        return self
+
+    @property
+    def requested(self) -> bool:
+        """Whether a stop was requested."""
+        return self._noted or _asked.get()()
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self._noted and number != getattr(signal, "SIGHUP", None):
+            raise KeyboardInterrupt
+        self._noted = True
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
 
 P = ParamSpec("P")
 A = TypeVar("A")
 T = TypeVar("T")
 
-ATTEMPTS = 4  # a run that kills its process so often is at fault itself
+ATTEMPTS = 4  # times that a run may kill its process before it counts as failed
 GRACE = 20.0  # seconds in which a process without a parent may save what it has
-LOOK = 0.5  # seconds between two looks for a request to stop
+LOOK = 0.5  # seconds between two checks for a request to stop
 
 #: Held in a process while it works on a run.
 busy = threading.Lock()
 
 
 class LocalPool(Executor):
-    """Spawned processes, each behind a thread of its own.
+    """Spawned processes, each controlled by a thread of its own.
 
     A process that is killed breaks the pool that it is in. Here every pool has one process, so
     that the other runs go on; the run continues in a new process, from its checkpoint.
 
     Args:
-        workers: processes.
+        workers: number of processes.
     """
 
     def __init__(self, workers: int) -> None:
-        resource_tracker.ensure_running()  # it would unblock SIGINT in the slot that starts it
+        resource_tracker.ensure_running()  # it unblocks SIGINT in the thread that starts it
         self._slots = ThreadPoolExecutor(workers, initializer=_block_interrupts)
         self._pools: dict[int, tuple[ProcessPoolExecutor, int]] = {}  # by slot: pool, process id
         self._stopping = False
@@ -61,7 +121,7 @@ class LocalPool(Executor):
             try:
                 if slot not in self._pools and not self._stopping:
                     self._pools[slot] = _one_process()
-                if self._stopping:  # meanwhile, perhaps
+                if self._stopping:  # it may have begun while the process started
                     raise CancelledError
                 return self._pools[slot][0].submit(partial(_work, fn, *args, **kwargs)).result()
             except BrokenProcessPool:
@@ -69,7 +129,7 @@ class LocalPool(Executor):
         raise RuntimeError(f"its worker process died {ATTEMPTS} times")
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Let go of the processes; with ``cancel_futures`` runs save what they have and stop."""
+        """End the processes; with ``cancel_futures`` runs save first and stop."""
         self._slots.shutdown(wait=False, cancel_futures=cancel_futures)
         try:
             if cancel_futures:
@@ -91,7 +151,7 @@ class LocalPool(Executor):
 def all_results(fn: Callable[[A], T], arguments: Sequence[A], workers: int) -> list[T]:
     """``fn`` of every argument, so many at a time, each in a process of its own.
 
-    A signal to this process makes the others save what they have and stop.
+    A signal to this process makes the other processes save and stop.
     """
     pool = LocalPool(workers)
     with Interruption() as interruption:
@@ -118,7 +178,7 @@ def _work(fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
 
 
 def _one_process() -> tuple[ProcessPoolExecutor, int]:
-    """A pool of one process, which is up, and that process's id."""
+    """A pool with one running process, and the id of that process."""
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(1, mp_context=context, initializer=begin)
     return pool, pool.submit(os.getpid).result()

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dbsurf.experiments.registry import experiment
-from dbsurf.runs.folder import read_summary
-from dbsurf.runs.lock import holder
-from dbsurf.runs.metrics import METRICS, read_metrics
+from dbsurf.runs.folder import holder, read_summary
+from dbsurf.runs.records import METRICS, read_metrics
 from dbsurf.sweep.run import Run
 
 State = Literal["waiting", "running", "elsewhere", "done", "failed"]

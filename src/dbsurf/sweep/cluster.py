@@ -1,4 +1,4 @@
-"""The engine of many machines: Dask's, behind the interface that the local one has."""
+"""The engine for many machines: Dask, with the interface of `concurrent.futures`."""
 
 from __future__ import annotations
 
@@ -11,30 +11,29 @@ from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from typing import Any, ParamSpec, TypeVar
 
-from dbsurf.runs.signals import stopping_when
+from dbsurf.runs.processes import stopping_when
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-RETRIES = 3  # of a run whose worker dies
+RETRIES = 3  # attempts at a run whose worker died
 GRACE = 30.0  # seconds in which runs may save what they have before a local cluster is closed
 
 
 class EngineLost(Exception):
-    """The engine is gone, and with it all runs that it had: each can go on from its checkpoint."""
+    """The engine is gone. Every run can be continued from its checkpoint."""
 
 
 class DaskPool(Executor):
     """Runs on the workers of a Dask cluster, one thread each.
 
-    A worker that dies loses its run to another one, which finds the checkpoint in the shared
-    folder. Dask cannot interrupt a function; so a run asks its worker after every step whether
-    anybody still wants it.
+    If a worker dies, another one continues its run from the checkpoint in the shared folder. Dask
+    cannot interrupt a function, so a run checks after every step whether it was cancelled.
 
     Args:
         scheduler: address of a running scheduler; None starts a cluster on this machine.
-        workers: processes of that cluster.
-        busy: whether any run is still at work, for a local cluster that is to be closed.
+        workers: number of processes of that cluster.
+        busy: whether any run is still running; a local cluster is closed after that.
     """
 
     def __init__(self, scheduler: str | None, workers: int, busy: Callable[[], bool]) -> None:
@@ -47,7 +46,7 @@ class DaskPool(Executor):
         self._cluster = None
         self._busy = busy
         if scheduler is None:
-            with deaf_children():
+            with without_interrupts():
                 self._cluster = LocalCluster(
                     n_workers=workers,
                     threads_per_worker=1,
@@ -55,7 +54,7 @@ class DaskPool(Executor):
                     dashboard_address="127.0.0.1:0",
                     silence_logs=logging.ERROR,
                 )
-        logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # `EngineLost` tells
+        logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # `EngineLost` says it
         self._client = Client(self._cluster or scheduler)
         self._address = scheduler if self._cluster is None else self._cluster.scheduler_address
         wide = [name for name, count in self._client.nthreads().items() if count != 1]
@@ -68,7 +67,7 @@ class DaskPool(Executor):
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         try:
-            future: Future[T] = self._executor.submit(while_wanted, fn, *args, **kwargs)
+            future: Future[T] = self._executor.submit(until_cancelled, fn, *args, **kwargs)
         except Exception as error:
             if self._lost():
                 raise EngineLost(f"the Dask scheduler at {self._address} is gone") from error
@@ -83,7 +82,7 @@ class DaskPool(Executor):
         """Leave the cluster; with ``cancel_futures`` runs save what they have and stop."""
         try:
             if self._lost():
-                return  # nobody is left to tell; workers stop when their scheduler does
+                return  # workers stop by themselves when their scheduler is gone
             self._executor.shutdown(wait=wait and not cancel_futures)
             end = time.monotonic() + GRACE
             while self._cluster is not None and self._busy() and time.monotonic() < end:
@@ -98,10 +97,10 @@ class DaskPool(Executor):
 
 
 @contextmanager
-def deaf_children() -> Iterator[None]:
-    """What is started inside does not hear the Ctrl-C that a terminal sends to everybody.
+def without_interrupts() -> Iterator[None]:
+    """Processes that are started inside do not receive the Ctrl-C of the terminal.
 
-    Threads and processes inherit the mask. A worker that heard it would leave without saving.
+    Threads and processes inherit the signal mask. A Dask worker stops at Ctrl-C without saving.
     """
     resource_tracker.ensure_running()  # it unblocks SIGINT in the thread that starts it
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -111,19 +110,19 @@ def deaf_children() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def while_wanted(fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    """On a worker: ``fn``, stopped as by a signal once its future is cancelled.
+def until_cancelled(fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """On a worker: call ``fn``, and stop it as by a signal once its future is cancelled.
 
-    It is cancelled too when the sweep was killed: the scheduler forgets what nobody waits for.
+    The scheduler also cancels the future when the sweep was killed.
     """
     from distributed import get_worker
 
     worker = get_worker()
     key = worker.get_current_task()
 
-    def unwanted() -> bool:
+    def cancelled() -> bool:
         task = worker.state.tasks.get(key)
         return task is None or task.state == "cancelled"
 
-    with stopping_when(unwanted):
+    with stopping_when(cancelled):
         return fn(*args, **kwargs)

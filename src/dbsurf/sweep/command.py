@@ -1,9 +1,12 @@
-"""``dbsurf sweep``: many runs, on one machine or a cluster."""
+"""``dbsurf sweep``: many runs, on one machine or a cluster; how long they would take."""
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
+import tempfile
+import time
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -12,22 +15,91 @@ from typing import Annotated, Literal
 
 import tyro
 
+from dbsurf.experiments.registry import experiment
 from dbsurf.runs.experiment import Scale
+from dbsurf.runs.folder import read_summary
 from dbsurf.runs.processes import LocalPool
 from dbsurf.sweep.board import Board
 from dbsurf.sweep.carry_out import carry_out
 from dbsurf.sweep.cluster import DaskPool
 from dbsurf.sweep.display import span
 from dbsurf.sweep.plan import plan
-from dbsurf.sweep.run import Run, option_words
-from dbsurf.sweep.trial import LONG, estimate, measure
+from dbsurf.sweep.run import Run, option_words, placed, with_fields, work
+
+SHORT, LONG = 20, 60  # steps of the two trials; both evaluate every SHORT steps
+FEW = 500  # images, at the most, of a trial's evaluation at its end
+
+
+@dataclass(frozen=True)
+class Speed:
+    """The seconds that the parts of one run took.
+
+    Attributes:
+        run: the run.
+        step: seconds of a training step, with the n of that run.
+        evaluation: seconds of an evaluation during training.
+        ends: seconds before the first step and after the last, without evaluations.
+    """
+
+    run: Run
+    step: float
+    evaluation: float
+    ends: float
+
+    def seconds(self, run: Run) -> float:
+        """The estimate for another run: the time of a step is proportional to n."""
+        assert run.steps is not None
+        scale = getattr(run.options, "n", 1) / getattr(self.run.options, "n", 1)
+        every = getattr(run.options, "evaluate_every", 0) or run.steps
+        evaluations = 1 + math.ceil(run.steps / every)
+        return self.ends + run.steps * scale * self.step + evaluations * self.evaluation
+
+
+def measure(run: Run, executor: Executor) -> Speed:
+    """Do a few dozen steps of a run in a temporary folder.
+
+    Two lengths separate training from evaluations and the rest. One step is done before them, so
+    that imports and the like are not counted.
+    """
+    wall, seconds = {}, {}
+    with tempfile.TemporaryDirectory(prefix="dbsurf-trial-") as folder:
+        for steps in (1, SHORT, LONG):
+            options = with_fields(
+                run.options,
+                steps=steps,
+                evaluate_every=SHORT,
+                checkpoint_every=LONG,
+                final_images=FEW,
+                bound_images=FEW // 10,
+                measure_variance=False,
+            )
+            trial = placed(experiment(run.experiment), options, Path(folder), run.label)
+            before = time.perf_counter()
+            outcome = executor.submit(work, trial, "trial").result()
+            wall[steps] = time.perf_counter() - before
+            if outcome.state != "done":
+                raise ValueError(f"the trial of {run.label} failed: {outcome.message}")
+            summary = read_summary(trial.folder)
+            assert summary is not None
+            seconds[steps] = float(summary["seconds"])
+    step = seconds[LONG] / LONG
+    between = (LONG - SHORT) // SHORT
+    evaluation = max(0.0, (wall[LONG] - wall[SHORT] - (LONG - SHORT) * step) / between)
+    ends = max(0.0, wall[LONG] - LONG * step - (1 + LONG // SHORT) * evaluation)
+    return Speed(run, step, evaluation, ends)
+
+
+def estimate(runs: Sequence[Run], workers: int, speed: Speed) -> float:
+    """Seconds for all ``runs`` from their first step."""
+    each = [speed.seconds(run) for run in runs]
+    return max(sum(each) / workers, max(each))
 
 
 @dataclass(frozen=True)
 class Options:
-    """Do many runs; those that are finished are skipped, broken ones go on.
+    """Do many runs; finished runs are skipped, interrupted ones are continued.
 
-    The same command starts a sweep and goes on with one that was stopped or killed.
+    The same command starts a sweep and continues one that was stopped or killed.
     """
 
     name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SWEEP")]
@@ -51,11 +123,11 @@ class Options:
     data_dir: Path | None = None
     """Data folder, instead of the one that DBSURF_DATA names."""
     dry_run: bool = False
-    """List what would run and how long it would take; a short trial tells."""
+    """List the runs and estimate their time by a short trial."""
     preset: Annotated[str | None, tyro.conf.Suppress] = None
 
     def folder(self) -> Path:
-        """Of the sweep."""
+        """The folder of the sweep."""
         return Path("runs/sweeps") / f"{self.name}-{self.scale}" if self.out is None else self.out
 
     def command(self) -> str:
@@ -68,11 +140,12 @@ MOST_PROCESSES = 1_024  # and threads: more than any machine can use well
 
 
 def run(options: Options) -> None:
-    """Plan, then work until all is done."""
+    """Plan the runs and do them."""
     _check(options)
     cores = available_cores()
     workers = options.workers or cores
-    # Not by the number of runs that are left: a run must not compute otherwise after a restart.
+    # It does not depend on how many runs are left: the threads of a run must be the same after a
+    # restart, because the last digits of its results depend on them.
     share = 1 if options.scheduler is not None else max(1, cores // workers)
     runs = plan(
         options.name,
@@ -94,14 +167,14 @@ def run(options: Options) -> None:
 
 
 def engine(options: Options, workers: int, board: Board) -> Executor:
-    """What does the work."""
+    """The engine that the options ask for."""
     if options.engine == "local":
         return LocalPool(workers)
     return DaskPool(options.scheduler, workers, board.busy)
 
 
 def forecast(runs: Sequence[Run], workers: int) -> None:
-    """Print every run with its standing, and the time that the rest would take."""
+    """Print every run and how far it is, and estimate the time of the rest."""
     for run in runs:
         print(f"{run.standing():<7} {run.label}  {run.folder}")
     todo = [run for run in runs if run.standing() != "done"]

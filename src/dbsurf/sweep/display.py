@@ -1,4 +1,4 @@
-"""The board on a terminal, as a live table; elsewhere, a line for every change."""
+"""The state of a sweep: a live table on a terminal, otherwise a line for every change."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ FRAME = 3  # lines around the rows: the head, the summary, one to spare
 
 
 class Display:
-    """Shows a board again and again.
+    """Shows a board, and updates what it shows.
 
     Args:
-        board: what to show.
-        console: where; by default the terminal behind stderr.
+        board: the board.
+        console: the console; by default the terminal behind stderr.
     """
 
     def __init__(self, board: Board, console: Console | None = None) -> None:
@@ -59,7 +59,7 @@ class Display:
             self._live.stop()
 
     def show(self) -> None:
-        """Bring what is seen up to date."""
+        """Update the table, or print what has changed."""
         if self._live is not None:
             self._live.update(picture(self.board, self.console.height), refresh=True)
             return
@@ -70,7 +70,7 @@ class Display:
 
 
 def line(board: Board, entry: Entry) -> str:
-    """One change of state in words."""
+    """The line that reports a change of state."""
     words = [f"{entry.state:<9}", entry.run.label]
     if entry.state == "running" and entry.step:
         words.append(f"from step {entry.step}")
@@ -90,7 +90,7 @@ def headline_title(entry: Entry) -> str:
 
 
 def picture(board: Board, height: int) -> Group:
-    """The table and the line below it, within ``height`` lines."""
+    """The table and the summary below it, within ``height`` lines."""
     titles = dict.fromkeys(headline_title(entry) for entry in board.entries.values())
     titles.pop("", None)
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -110,7 +110,7 @@ def picture(board: Board, height: int) -> Group:
 
 
 def chosen(board: Board, rows: int) -> list[Entry]:
-    """What there is room for: who works, who failed, who is next, who is done; in plan order."""
+    """The runs that fit: running, failed, waiting, done, in this order of preference."""
     ranks = list(STYLES)
     entries = list(board.entries.values())
     kept = sorted(entries, key=lambda entry: ranks.index(entry.state))[:rows]
@@ -119,7 +119,7 @@ def chosen(board: Board, rows: int) -> list[Entry]:
 
 
 def summary(board: Board) -> str:
-    """How many runs are in which state, and the time that is left."""
+    """The number of runs in each state, and the time that is left."""
     shown: list[State] = ["done", "running", "elsewhere", "failed", "waiting"]
     states = [state for state in shown if state == "done" or board.count(state)]
     counts = ", ".join(f"{board.count(state)} {state}" for state in states)
@@ -129,7 +129,7 @@ def summary(board: Board) -> str:
 
 
 def span(seconds: float | None) -> str:
-    """Seconds as a clock shows them.
+    """A time as hours, minutes and seconds.
 
     Example:
         >>> span(75), span(7322), span(None)

@@ -1,17 +1,120 @@
-"""From a command line to the list of runs, and the file that says what they are."""
+"""From a command line to the list of runs, and the file that lists them.
+
+A word of ``--grid`` is ``NAME=VALUES``. Values are separated by commas; ``0..4`` stands for the
+integers 0, 1, 2, 3, 4. A value of an option that is itself a list has its parts joined by ``+``
+(``estimator_options=alpha=preserve+debias=true``); no text stands for the empty list.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import re
+import types
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from dbsurf.experiments import registry
+from dbsurf.files import write_json
 from dbsurf.runs.experiment import Experiment, Scale
-from dbsurf.runs.folder import write_json
-from dbsurf.sweep.grid import combinations, read_grid
 from dbsurf.sweep.run import Run, placed, with_fields
+
+OWN = ("out", "resume", "preset")  # the sweep sets these itself
+MOST = 100_000  # runs in a sweep
+RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)")
+
+
+def read_grid(words: Sequence[str], kind: type) -> dict[str, list[Any]]:
+    """The values of every option that the words name.
+
+    Args:
+        words: the words after ``--grid``.
+        kind: the experiment's dataclass of options, with their names and types.
+
+    Example:
+        >>> from dbsurf.experiments.vae import Options
+        >>> read_grid(["estimator=dbsurf,loorf", "seed=0..2"], Options)
+        {'estimator': ['dbsurf', 'loorf'], 'seed': [0, 1, 2]}
+    """
+    hints = get_type_hints(kind)
+    free = [item.name for item in fields(kind) if item.name not in OWN]
+    execution = [item.name for item in fields(kind) if not item.metadata.get("identity", True)]
+    axes: dict[str, list[Any]] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        name = name.replace("-", "_")
+        if not equals:
+            raise ValueError(f"--grid must be NAME=VALUES, got {word!r}")
+        if name not in free:
+            raise ValueError(f"--grid must name options among {', '.join(free)}, got {name!r}")
+        if name in axes:
+            raise ValueError(f"--grid must name {name} once, got it twice")
+        axes[name] = read_values(name, text, hints[name])
+        if name in execution and len(axes[name]) > 1:
+            raise ValueError(
+                f"--grid must give {name} one value, since it does not change what a run "
+                f"computes, got {text}"
+            )
+    return axes
+
+
+def combinations(axes: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """All choices of one value for each option, the last option varying fastest.
+
+    Example:
+        >>> combinations({"n": [2, 4], "seed": [0]})
+        [{'n': 2, 'seed': 0}, {'n': 4, 'seed': 0}]
+    """
+    count = math.prod(len(values) for values in axes.values())
+    if count > MOST:
+        raise ValueError(f"--grid must make at most {MOST:,} runs, got {count:,}")
+    return [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+
+
+def read_values(name: str, text: str, kind: Any) -> list[Any]:
+    """The values of one option, without repetitions."""
+    found: list[Any] = []
+    for part in text.split(","):
+        span = RANGE.fullmatch(part) if kind is int else None
+        if span is not None:
+            first, last = int(span[1]), int(span[2])
+            if last < first:
+                raise ValueError(f"--grid must give {name} a range that is not empty, got {part}")
+            if last - first >= MOST:
+                raise ValueError(f"--grid must give {name} at most {MOST:,} values, got {part}")
+            found += range(first, last + 1)
+        else:
+            found.append(_value(name, part, kind))
+    return list(dict.fromkeys(found))
+
+
+def _value(name: str, text: str, kind: Any) -> Any:
+    """One value of the type that the option has."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):  # X | None
+        (wanted,) = [item for item in inner if item is not type(None)]
+        return None if text == "none" else _value(name, text, wanted)
+    if origin is tuple:
+        return tuple(_value(name, part, inner[0]) for part in text.split("+")) if text else ()
+    if origin is Literal:
+        known = {str(item): item for item in inner}
+        if text not in known:
+            raise ValueError(f"--grid must give {name} one of {', '.join(known)}, got {text!r}")
+        return known[text]
+    if kind is bool:
+        if text not in ("true", "false"):
+            raise ValueError(f"--grid must give {name} true or false, got {text!r}")
+        return text == "true"
+    if not text:
+        raise ValueError(f"--grid must give {name} a value, got none")
+    try:
+        return {int: int, float: float, Path: Path}.get(kind, str)(text)
+    except ValueError:
+        wanted = {int: "integers", float: "numbers"}[kind]
+        raise ValueError(f"--grid must give {name} {wanted}, got {text!r}") from None
+
 
 PLAN = "sweep.json"
 
@@ -61,7 +164,7 @@ def arranged(record: Experiment, options: Sequence[Any], out: Path, **common: An
 
     Args:
         record: the experiment.
-        options: of the runs.
+        options: the options of the runs.
         out: folder of the sweep.
         common: options for all runs that have them.
     """
@@ -110,7 +213,7 @@ def narrowed(options: Sequence[Any], name: str, values: Sequence[Any]) -> list[A
 
 
 def label_all(kind: str, options: Sequence[Any]) -> list[str]:
-    """What distinguishes the runs, in words: ``digits loorf n=2 seed=0``."""
+    """The options in which the runs differ, as labels: ``digits loorf n=2 seed=0``."""
     if not options:
         return []
     names = [item.name for item in fields(options[0]) if item.metadata.get("identity", True)]

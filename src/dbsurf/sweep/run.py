@@ -1,16 +1,23 @@
-"""One run of a sweep: a frozen configuration and the folder that its hash names."""
+"""One run of a sweep: its configuration, its folder, and what a worker does with it."""
 
 from __future__ import annotations
 
+import io
 import shlex
+import sys
+import threading
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import MISSING, dataclass, fields, replace
+from io import RawIOBase
 from pathlib import Path
 from typing import Any, Literal
 
 from dbsurf.experiments.registry import experiment
 from dbsurf.runs.checkpoint import NEWEST
 from dbsurf.runs.experiment import Experiment
-from dbsurf.runs.folder import read_summary
+from dbsurf.runs.folder import FolderInUse, exclusive, read_summary
 from dbsurf.runs.options import config_hash
 
 Standing = Literal["done", "resume", "new"]
@@ -18,12 +25,12 @@ Standing = Literal["done", "resume", "new"]
 
 @dataclass(frozen=True)
 class Run:
-    """What is to be computed, and where.
+    """One run of a sweep.
 
     Attributes:
-        experiment: name of the experiment in the registry.
-        options: its options, with the run's own folder as ``out``.
-        label: in what it differs from the sweep's other runs.
+        experiment: the name of the experiment in the registry.
+        options: its options; ``out`` is the run's own folder.
+        label: the options in which it differs from the other runs of the sweep.
     """
 
     experiment: str
@@ -32,7 +39,7 @@ class Run:
 
     @property
     def folder(self) -> Path:
-        """Of the results: the sweep's folder, then the experiment and the hash."""
+        """The run folder, inside the folder of the sweep."""
         out: Path = self.options.out
         return out
 
@@ -42,24 +49,24 @@ class Run:
 
     @property
     def lock(self) -> Path:
-        """File whose lock is the right to work on the run.
+        """The lock file: the process that holds its lock works on the run.
 
-        It lies beside the run folder: an experiment may replace that as a whole.
+        It is not in the run folder, because an experiment may replace that as a whole.
         """
         return self.folder.parent / "locks" / self.name
 
     @property
     def log(self) -> Path:
-        """Everything the run prints."""
+        """The file with everything that the run prints."""
         return self.folder.parent / "logs" / f"{self.name}.log"
 
     @property
     def steps(self) -> int | None:
-        """Steps in all, if that is known beforehand."""
+        """The total number of steps, if it is known beforehand."""
         return self.options.config().get("steps") or None
 
     def standing(self) -> Standing:
-        """What there is of it on the disk. Damaged results count as none: they are made again."""
+        """How far the run is, by its files. Damaged results are computed again."""
         try:
             if read_summary(self.folder) is not None:
                 return "done"
@@ -68,7 +75,7 @@ class Run:
         return "resume" if (self.folder / NEWEST).exists() else "new"
 
     def words(self) -> list[str]:
-        """The command that does this run alone."""
+        """The command line of this run."""
         record = experiment(self.experiment)
         base = record.presets.get(str(getattr(self.options, "preset", None)))
         return ["dbsurf", *record.command.split(" "), *option_words(self.options, base)]
@@ -103,7 +110,7 @@ def option_words(options: Any, base: Any = None) -> list[str]:
 
     Args:
         options: a dataclass.
-        base: where the defaults come from, if its preset has others than its class.
+        base: the options of the preset, whose values are the defaults; None for those of the class.
     """
     found: list[str] = []
     for item in fields(options):
@@ -112,7 +119,7 @@ def option_words(options: Any, base: Any = None) -> list[str]:
         if base is not None and item.name != "preset":
             default = getattr(base, item.name)
         if default is MISSING or value == default:
-            continue  # the first: what has no default stands without a name
+            continue  # an option without a default is positional
         flag = f"--{item.name.replace('_', '-')}"
         if isinstance(value, bool):
             found.append(flag if value else f"--no-{flag[2:]}")
@@ -121,3 +128,87 @@ def option_words(options: Any, base: Any = None) -> list[str]:
         else:
             found += [flag, str(value)]
     return found
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a worker's attempt at a run ended.
+
+    Attributes:
+        state: ``stopped`` means saved by request; ``elsewhere`` that another process works on it.
+        message: why it failed, in one line.
+    """
+
+    state: Literal["done", "failed", "stopped", "elsewhere"]
+    message: str = ""
+
+
+#: Held while this process works on a run. Torch's threads and random numbers belong to the process,
+#: so it does one run at a time.
+alone = threading.Lock()
+
+
+def work(run: Run, sweep: str) -> Outcome:
+    """Do or finish ``run``, unless another process is working on it.
+
+    Args:
+        run: the run.
+        sweep: the identifier of the sweep, written into the lock file for the sweep's table.
+    """
+    with alone, exclusive(run.lock, sweep) as mine:
+        if not mine:
+            return Outcome("elsewhere")
+        if run.standing() == "done":  # another sweep may have finished it meanwhile
+            return Outcome("done")
+        with printing_to(run.log), named(run.words()):
+            try:
+                experiment(run.experiment).run(run.options)
+            except KeyboardInterrupt:
+                return Outcome("stopped")
+            except FolderInUse:  # by the command that does this run alone
+                return Outcome("elsewhere")
+            except Exception as error:  # whatever it is, the other runs go on
+                traceback.print_exc()
+                reason = str(error).splitlines()[0] if str(error) else "no reason given"
+                kind = type(error).__name__
+                plain = isinstance(error, (ValueError, OSError))
+                return Outcome("failed", reason if plain else f"{kind}: {reason}")
+    return Outcome("done")
+
+
+@contextmanager
+def printing_to(log: Path) -> Iterator[None]:
+    """Append what is printed to the log, since the terminal shows the table of the sweep."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab", buffering=0) as file:
+        kept = Log(file)
+        with redirect_stdout(kept), redirect_stderr(kept):
+            yield
+
+
+class Log(io.TextIOBase):
+    """A log that takes what it can: a full disk does not stop a run in the middle of a line.
+
+    The run stops when it cannot write its own files, with an error that names the file.
+
+    Args:
+        file: open for writing, unbuffered.
+    """
+
+    def __init__(self, file: RawIOBase) -> None:
+        self._file = file
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            self._file.write(text.encode(errors="replace"))
+        return len(text)
+
+
+@contextmanager
+def named(words: Sequence[str]) -> Iterator[None]:
+    """Set ``sys.argv`` to the command line of the run, which its environment.json records."""
+    before, sys.argv = sys.argv, list(words)
+    try:
+        yield
+    finally:
+        sys.argv = before

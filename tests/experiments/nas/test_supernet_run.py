@@ -22,7 +22,7 @@ from dbsurf.experiments.nas.supernet.launching import search
 from dbsurf.experiments.nas.supernet.training import Trainer
 from dbsurf.runs.checkpoint import read_checkpoint
 from dbsurf.runs.folder import read_summary
-from dbsurf.runs.metrics import read_metrics
+from dbsurf.runs.records import read_metrics
 from supernet_runs import TINY, digits
 
 

@@ -24,7 +24,7 @@ from dbsurf.experiments.vae import PRESETS, Options, job, train
 from dbsurf.experiments.vae.training import Trainer, negative_elbo
 from dbsurf.runs.checkpoint import NEWEST, PREVIOUS, read_checkpoint
 from dbsurf.runs.device import choose_device
-from dbsurf.runs.metrics import read_metrics
+from dbsurf.runs.records import read_metrics
 
 FILES = ["checkpoint.previous.pt", "checkpoint.pt", "config.json", "environment.json"]
 FILES += ["metrics.csv", "pictures.png", "summary.json", "tensorboard"]

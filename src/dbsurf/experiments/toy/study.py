@@ -14,16 +14,10 @@ from dbsurf.experiments.toy import curves, figures, statements, tables
 from dbsurf.experiments.toy.options import Options
 from dbsurf.experiments.toy.problem import load_function
 from dbsurf.experiments.toy.report import comparison_summary, study_summary
+from dbsurf.files import write_atomically, write_json
 from dbsurf.progress import share_bar
-from dbsurf.runs.folder import (
-    CONFIG,
-    environment,
-    fresh_folder,
-    write_atomically,
-    write_json,
-    write_summary,
-)
-from dbsurf.runs.stopwatch import Stopwatch
+from dbsurf.runs.folder import CONFIG, environment, fresh_folder, write_summary
+from dbsurf.runs.records import Stopwatch
 
 Step = Callable[[float], None]
 #: What prints the results in short once the folder is complete, and what its summary says.

@@ -19,13 +19,12 @@ from dbsurf.experiments.vae.evaluation import SAMPLE_SEED, SHOWN, Measures, seed
 from dbsurf.experiments.vae.model import DiscreteVAE
 from dbsurf.experiments.vae.options import DATASETS, Options
 from dbsurf.experiments.vae.training import Batches, Trainer, flat_images, mean_image
-from dbsurf.files import read_json
+from dbsurf.files import read_json, write_atomically
 from dbsurf.runs import job
 from dbsurf.runs.device import choose_device
-from dbsurf.runs.events import add_picture
-from dbsurf.runs.folder import CONFIG, SUMMARY, write_atomically
-from dbsurf.runs.metrics import Row
+from dbsurf.runs.folder import CONFIG, SUMMARY
 from dbsurf.runs.options import check_memory
+from dbsurf.runs.records import Row, add_picture
 
 PICTURE = "pictures.png"
 COLUMNS, GAP = SHOWN // 2, 2  # images in a row of the picture; pixels between them

@@ -10,13 +10,7 @@ import dbsurf
 from dbsurf.experiments.vae.model import Architecture
 from dbsurf.report.labels import file_name
 from dbsurf.runs.device import Device
-from dbsurf.runs.options import (
-    EXECUTION,
-    check_counts,
-    check_rates,
-    configuration,
-    named_values,
-)
+from dbsurf.runs.options import EXECUTION, check_counts, check_rates, configuration, named_values
 
 DATASETS = ("digits", "mnist", "fashion-mnist", "omniglot", "omniglot-iwae")
 
@@ -119,6 +113,11 @@ class Options:
         """The estimator, without checks of its inputs: training checks its losses instead."""
         extras = named_values(self.estimator_options)
         estimator = dbsurf.get(self.estimator, self.n, validate=False, **extras)
+        if estimator.objective != "mean":
+            raise ValueError(
+                f"estimator must be about the mean of f, got {self.estimator}, whose objective is "
+                f"{estimator.objective}"
+            )
         if estimator.bernoulli_only and self.latent_classes > 2:
             raise ValueError(
                 f"estimator must work for categorical latents with latent_classes "

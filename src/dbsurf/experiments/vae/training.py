@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import dbsurf
 from dbsurf.experiments.streams import Order, Streams
 from dbsurf.experiments.vae.model import DiscreteVAE
-from dbsurf.runs.losses import RecentLosses
+from dbsurf.runs.records import RecentLosses
 
 
 class Batches:

@@ -18,8 +18,7 @@ from dbsurf.experiments.nas.supernet.images import PADDING, Batches, Standard, a
 from dbsurf.experiments.nas.supernet.network import Supernet
 from dbsurf.experiments.nas.supernet.training import Schedule, Trainer
 from dbsurf.experiments.nas.supernet.workers import Workers
-from dbsurf.runs import precision
-from dbsurf.runs.device import choose_device
+from dbsurf.runs.device import check_precision, choose_device
 from dbsurf.runs.options import named_values
 
 UNIFORM = "uniform"
@@ -39,7 +38,7 @@ def check(options: SupernetOptions) -> None:
         )
     if device.type == "mps" and (options.devices > 1 or options.precision != "32"):
         raise ValueError("devices and precision must be 1 and 32 on mps")
-    precision.require(options.precision, device)
+    check_precision(options.precision, device)
     check_takes_categories(build_estimator(options), options.estimator)
     Architecture(threshold=options.prune)
 

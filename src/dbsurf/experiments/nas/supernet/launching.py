@@ -13,8 +13,9 @@ from dbsurf.experiments.nas.options import SupernetOptions
 from dbsurf.experiments.nas.supernet.building import check, with_data
 from dbsurf.experiments.nas.supernet.search import Search, summary
 from dbsurf.experiments.nas.supernet.workers import FabricWorkers, Workers
+from dbsurf.files import write_json
 from dbsurf.runs.device import choose_device
-from dbsurf.runs.folder import CONFIG, write_json, write_summary
+from dbsurf.runs.folder import CONFIG, write_summary
 from dbsurf.runs.job import read_finished
 from dbsurf.runs.processes import all_results
 

@@ -24,12 +24,10 @@ from dbsurf.experiments.nas.supernet.drawing import draw_cell
 from dbsurf.experiments.nas.supernet.network import synchronise
 from dbsurf.experiments.nas.supernet.training import Trainer
 from dbsurf.experiments.nas.supernet.workers import Workers
+from dbsurf.files import write_atomically
 from dbsurf.report.numbers import Mean
 from dbsurf.runs import job
-from dbsurf.runs.events import add_picture
-from dbsurf.runs.folder import write_atomically
-from dbsurf.runs.losses import KEPT
-from dbsurf.runs.metrics import Row
+from dbsurf.runs.records import KEPT, Row, add_picture
 
 SELECTION_SEED = 2_000_001
 SELECTION_IMAGES = 1_024

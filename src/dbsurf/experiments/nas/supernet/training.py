@@ -16,7 +16,7 @@ from dbsurf.experiments.nas.supernet.architecture import Architecture, CellLosse
 from dbsurf.experiments.nas.supernet.images import Batches, Standard
 from dbsurf.experiments.nas.supernet.network import Supernet, synchronise
 from dbsurf.experiments.nas.supernet.workers import Workers
-from dbsurf.runs.losses import RecentLosses
+from dbsurf.runs.records import RecentLosses
 
 
 @dataclass(frozen=True)

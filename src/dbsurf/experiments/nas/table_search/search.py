@@ -23,12 +23,11 @@ from dbsurf.experiments.nas.table_search.trace import (
     conclude,
     curves_csv,
 )
-from dbsurf.files import remove_temporary
+from dbsurf.files import remove_temporary, write_atomically, write_json
 from dbsurf.progress import StepBar
-from dbsurf.runs.folder import CONFIG, environment, write_atomically, write_json, write_summary
+from dbsurf.runs.folder import CONFIG, environment, folder_lock, write_summary
 from dbsurf.runs.job import read_finished
-from dbsurf.runs.lock import folder_lock
-from dbsurf.runs.stopwatch import Stopwatch
+from dbsurf.runs.records import Stopwatch
 
 CURVES = "curves.csv"
 

@@ -1,0 +1,142 @@
+r"""Relaxed samples of bits and one-hot vectors: what the estimators that use them have in common.
+
+A bit is $x = 1[z > 0]$ with $z = \theta + \epsilon$, $\epsilon$ logistic; a one-hot vector has its
+one at the largest $z_c = \log p_c + \epsilon_c$, $\epsilon$ Gumbel. A relaxed sample is
+$\sigma(z/\tau)$ or $\mathrm{softmax}(z/\tau)$ at a temperature $\tau$.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from dbsurf.distributions import Bits, ByLogits, Categories, Coordinates, OneHot
+from dbsurf.distributions.base import at_least_float32
+from dbsurf.estimators.base import Estimator
+from dbsurf.samplers.base import uniform
+
+
+class CategoricalEstimator(Estimator):
+    """An estimator for one distribution with logits: bits, or categories in any form."""
+
+    @property
+    def distributions(self) -> str:
+        return "Bernoulli, categorical"
+
+    def check_law(self, law: Coordinates) -> None:
+        super().check_law(law)
+        check_single(law, self)
+
+
+class OneHotEstimator(CategoricalEstimator):
+    """An estimator that asks f between the states of the law, or for its gradient there."""
+
+    @property
+    def distributions(self) -> str:
+        return "Bernoulli, one-hot"
+
+    def check_law(self, law: Coordinates) -> None:
+        check_relaxable(law, self)
+
+
+def check_single(law: Coordinates, owner: object) -> None:
+    """Check that the law is one distribution with logits."""
+    if not isinstance(law, ByLogits):
+        raise ValueError(
+            f"dist must be one distribution with logits for {type(owner).__name__}, got {law.name}"
+        )
+
+
+def check_relaxable(law: Coordinates, owner: object) -> None:
+    """Check that samples of the law may lie between its states: bits and one-hot vectors do."""
+    if not isinstance(law, (Bits, OneHot)):
+        raise ValueError(
+            f"dist must be Bernoulli or OneHotCategorical for {type(owner).__name__}, "
+            f"got {law.name}"
+        )
+
+
+def check_temperature(temperature: object, name: str = "temperature") -> float:
+    """Return a temperature if it is a positive number."""
+    if isinstance(temperature, bool) or not isinstance(temperature, (int, float)):
+        raise ValueError(f"{name} must be a number > 0, got {temperature!r}")
+    if not 0 < temperature < float("inf"):
+        raise ValueError(f"{name} must be a number > 0, got {temperature!r}")
+    return float(temperature)
+
+
+def log_odds(law: ByLogits) -> Tensor:
+    """Log-odds of bits, or normalised log-probabilities of categories; detached."""
+    wide = at_least_float32(law.parameter.detach())
+    if isinstance(law, Bits):
+        return wide if law.by_logits else torch.logit(wide)
+    return torch.log_softmax(wide, -1) if law.by_logits else wide.log()
+
+
+def noisy_logits(law: ByLogits, n: int, generator: torch.Generator | None) -> Tensor:
+    """n independent draws of z, in the shape of the logits."""
+    logits = log_odds(law)
+    u = _inside(uniform(logits, n, generator))
+    if isinstance(law, Bits):
+        return logits + torch.logit(u)
+    return logits - (-u.log()).log()
+
+
+def noisy_logits_given(
+    law: ByLogits, samples: Tensor, generator: torch.Generator | None
+) -> tuple[Tensor, Tensor]:
+    """z given the samples that it rounds to, and its derivative with respect to the logits.
+
+    The derivative is that of each entry of z with respect to its own entry of `log_odds`, for
+    fixed uniform numbers.
+    """
+    logits, n = log_odds(law), samples.shape[0]
+    if isinstance(law, Bits):
+        side = 2 * samples.to(logits.dtype) - 1
+        v = _inside(uniform(logits, n, generator))
+        shifted = side * logits + v.log()
+        z = side * (torch.nn.functional.softplus(shifted) - torch.log1p(-v))
+        return z, torch.sigmoid(shifted)
+    assert isinstance(law, Categories)
+    index = law.encode(samples).unsqueeze(-1)
+    times = (-_inside(uniform(logits, n, generator)).log()).log()  # of exponential variables
+    first = times.gather(-1, index)
+    later = times - logits
+    z = -torch.logaddexp(later, first)
+    slope = torch.sigmoid(later - first)
+    return z.scatter(-1, index, -first), slope.scatter(-1, index, 0.0)
+
+
+def squash(law: ByLogits, z: Tensor, temperature: float = 1.0) -> Tensor:
+    """The relaxed samples that belong to z."""
+    scaled = z / temperature
+    return torch.sigmoid(scaled) if isinstance(law, Bits) else torch.softmax(scaled, -1)
+
+
+def through(law: ByLogits, points: Tensor, vector: Tensor) -> Tensor:
+    r"""The vector times $\mathrm{diag}\,y - y y^\top$, for bits $y (1 - y)$, at given points y.
+
+    It takes a gradient with respect to relaxed samples to one with respect to z, and one with
+    respect to probabilities to one with respect to logits.
+    """
+    if isinstance(law, Bits):
+        return points * (1 - points) * vector
+    return points * (vector - (points * vector).sum(-1, keepdim=True))
+
+
+def to_logits(law: ByLogits, slope: Tensor, vector: Tensor) -> Tensor:
+    """From a gradient with respect to z, by its derivative, to one with respect to the logits."""
+    moved = slope * vector
+    if isinstance(law, Bits):
+        return moved
+    return moved - law.probs * moved.sum(-1, keepdim=True)
+
+
+def event_sum(tensor: Tensor, batch_dims: int) -> Tensor:
+    """The sum over the coordinates of an event, ``(n, *batch, ...)`` to ``(n, *batch)``."""
+    return tensor.unsqueeze(-1).flatten(batch_dims + 1).sum(-1)
+
+
+def _inside(uniforms: Tensor) -> Tensor:
+    """Uniform numbers without 0, whose logarithm is infinite; 1 is never among them."""
+    return uniforms.clamp(min=torch.finfo(uniforms.dtype).eps / 4)

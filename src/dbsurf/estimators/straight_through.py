@@ -1,0 +1,92 @@
+"""Straight-through: the gradient of f at the samples, as if they were the probabilities."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from dbsurf.distributions import ByLogits, Combination
+from dbsurf.estimators.base import Draw
+from dbsurf.estimators.relaxation import OneHotEstimator, through
+from dbsurf.samplers.iid import IID
+
+
+class StraightThrough(OneHotEstimator):
+    r"""The mean of $\nabla f(x_i)\,\partial p/\partial\theta$ over n samples.
+
+    The rounding of p to a sample is passed over as if it were the identity. For bits
+    $\partial p/\partial\theta = p(1-p)$, for one-hot vectors $\mathrm{diag}\,p - pp^\top$.
+
+    Bias: yes, unless f is linear in each coordinate. Evaluations of f: n, and its gradient at the
+    samples, taken from the one backward that the loss does anyway. n >= 1. Bernoulli and one-hot
+    categorical.
+
+    Args:
+        n: number of independent samples.
+        validate: check probabilities and f-values; turn off to save a wait for the device.
+
+    Example:
+        >>> import torch, dbsurf
+        >>> from torch.distributions import OneHotCategorical
+        >>> theta = torch.zeros(3, requires_grad=True)
+        >>> E = dbsurf.StraightThrough(1)
+        >>> value = torch.tensor([1.0, 2.0, 3.0])
+        >>> E(lambda x: x @ value, OneHotCategorical(logits=theta)).backward()
+        >>> theta.grad
+        tensor([-0.3333,  0.0000,  0.3333])
+
+    Reference:
+        Bengio, Léonard and Courville, "Estimating or propagating gradients through stochastic
+        neurons for conditional computation", 2013.
+    """
+
+    needs_grad_f = True
+    grad_f_for = "combine"
+    unbiased = False
+
+    def __init__(self, n: int, *, validate: bool = True) -> None:
+        super().__init__(n, IID(), validate=validate)
+
+    def combine(self, draw: Draw) -> Combination:
+        law, grad_f = draw.law, draw.grad_f
+        assert isinstance(law, ByLogits)
+        assert grad_f is not None
+        grad_f, samples = grad_f.to(law.probs.dtype), draw.samples.to(law.probs.dtype)
+        return Combination(None, offset=self.pull(law, samples, grad_f).mean(0))
+
+    def pull(self, law: ByLogits, samples: Tensor, grad_f: Tensor) -> Tensor:
+        """The gradient with respect to the logits that each sample gives."""
+        return through(law, law.probs, grad_f)
+
+
+class ReinMax(StraightThrough):
+    r"""Straight-through with second-order accuracy.
+
+    $$g = \frac1n\sum_i \nabla f(x_i)\,\bigl(2 J(\tfrac{x_i + p}{2}) - \tfrac12 J(p)\bigr), \qquad
+      J(y) = \mathrm{diag}\,y - y y^\top$$
+
+    Bias: yes, unless f is a polynomial of degree two in each coordinate. Evaluations of f: n, and
+    its gradient at the samples, taken from the one backward that the loss does anyway. n >= 1.
+    Bernoulli and one-hot categorical.
+
+    Args:
+        n: number of independent samples.
+        validate: check probabilities and f-values; turn off to save a wait for the device.
+
+    Example:
+        >>> import torch, dbsurf
+        >>> from torch.distributions import Bernoulli, Independent
+        >>> theta = torch.zeros(3, requires_grad=True)
+        >>> E = dbsurf.ReinMax(4)
+        >>> q = Independent(Bernoulli(logits=theta), 1)
+        >>> E(lambda x: (x - 0.49).square().sum(-1), q).backward()
+        >>> theta.grad.shape
+        torch.Size([3])
+
+    Reference:
+        Liu, Dong, Liu, Yu and Gao, "Bridging discrete and backpropagation: Straight-through and
+        beyond", NeurIPS 2023.
+    """
+
+    def pull(self, law: ByLogits, samples: Tensor, grad_f: Tensor) -> Tensor:
+        halfway = (samples + law.probs) / 2
+        return 2 * through(law, halfway, grad_f) - through(law, law.probs, grad_f) / 2

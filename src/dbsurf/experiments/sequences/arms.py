@@ -1,0 +1,108 @@
+"""The ways to draw a group and to subtract a baseline that the two studies compare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from dbsurf import sequences
+from dbsurf.sequences import IID, Antithetic, Arithmetic, Codes, Systematic
+
+
+class MakeCodes(Protocol):
+    """Makes codes for a batch of prompts."""
+
+    def __call__(
+        self, n: int, batch: int | Sequence[int], *, generator: torch.Generator
+    ) -> Codes: ...
+
+
+def halves(kind: type[Systematic] | type[Arithmetic]) -> MakeCodes:
+    """Two independent halves of dependent codes."""
+    return lambda n, batch, *, generator: kind(n, batch, groups=2, generator=generator)
+
+
+SAMPLERS: dict[str, MakeCodes] = {
+    "iid": IID,
+    "antithetic": Antithetic,
+    "systematic": Systematic,
+    "systematic halves": halves(Systematic),
+    "arithmetic": Arithmetic,
+    "arithmetic halves": halves(Arithmetic),
+}
+
+
+@dataclass(frozen=True)
+class Group:
+    """What a baseline may look at.
+
+    Attributes:
+        f_values: ``(n, batch)``.
+        tokens: ``(n, batch, T)``.
+        codes: the codes that drew them.
+        outside: a baseline known from elsewhere, ``(batch,)``.
+    """
+
+    f_values: Tensor
+    tokens: Tensor
+    codes: Codes
+    outside: Tensor
+
+
+BASELINES: dict[str, Callable[[Group], Tensor]] = {
+    "none": lambda group: torch.zeros_like(group.f_values),
+    "known": lambda group: group.outside.expand_as(group.f_values),
+    "leave-one-out": lambda group: sequences.leave_one_out(group.f_values),
+    "other half": lambda group: sequences.other_groups(group.f_values),
+    "peers": lambda group: sequences.peer_mean(
+        group.f_values, group.codes.peers, group.outside.unsqueeze(-1)
+    ),
+    "prefix": lambda group: sequences.prefix_mean(
+        group.f_values, group.codes.peers, group.tokens, otherwise=group.outside.unsqueeze(-1)
+    ),
+    "group mean": lambda group: sequences.group_mean(group.f_values),
+    "standardised": lambda group: sequences.standardised(group.f_values),
+}
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A sampler with a baseline.
+
+    Attributes:
+        sampler: a name of `SAMPLERS`.
+        baseline: a name of `BASELINES`.
+    """
+
+    sampler: str
+    baseline: str
+
+    def __str__(self) -> str:
+        return f"{self.sampler}, {self.baseline}"
+
+    @property
+    def unbiased(self) -> bool:
+        """Whether the expectation is the gradient for every reward."""
+        if self.baseline == "leave-one-out":
+            return self.sampler == "iid"
+        if self.baseline == "other half":
+            return self.sampler == "iid" or "halves" in self.sampler
+        return self.baseline in ("none", "known", "peers", "prefix")
+
+
+#: What is trained: the usual, then better samples, better baselines, both, and biased ones.
+TRAINED = (
+    Arm("iid", "leave-one-out"),
+    Arm("iid", "prefix"),
+    Arm("systematic halves", "other half"),
+    Arm("systematic halves", "prefix"),
+    Arm("arithmetic halves", "prefix"),
+    Arm("systematic", "leave-one-out"),
+    Arm("iid", "known"),
+    Arm("systematic", "known"),
+    Arm("iid", "standardised"),
+)

@@ -1,0 +1,80 @@
+"""``dbsurf sequences``: a tiny run from beginning to end, its report, and bad options."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from dbsurf.commands import main as cli
+from dbsurf.experiments.sequences import EXPERIMENTS, PRESETS, report, run
+from dbsurf.report.collect import collect
+
+TINY = replace(
+    PRESETS["smoke"],
+    length=2,
+    sizes=(2,),
+    draws=30,
+    pretraining=2,
+    steps=2,
+    every=1,
+    batch=2,
+    pool=10,
+    replicates=2,
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "tiny"
+    run(replace(TINY, out=out))
+    return out
+
+
+def test_a_run_leaves_tables_figures_and_a_summary(folder):
+    summary = json.loads((folder / "summary.json").read_text())
+    EXPERIMENTS[0].summary.check(summary)
+    assert summary["experiment"] == "sequences"
+    assert len(summary["claims"]) == 36
+    assert {one["n"] for one in summary["outcomes"]} == {4}
+    for name in report.CAPTIONS:
+        assert (folder / f"{name}.png").exists()
+    for name in ("cells", "positions", "laws", "claims", "training", "gradient-errors", "outcomes"):
+        assert (folder / f"{name}.csv").exists()
+
+
+def test_the_report_has_a_section_with_both_tables_and_all_figures(folder):
+    runs = collect([folder], EXPERIMENTS)
+    (section,) = report.sections(runs)
+    kinds = [block.kind for block in section.blocks]
+    assert kinds == ["paragraph", "table", "gallery", "table", "gallery"]
+    first, second = report.sentences(runs)
+    assert "Systematic halves of sequences" in first
+    assert "n = 4" in second
+    names = {name for name, *_ in report.measures(runs[0])}
+    assert names == {"error_ratio", "reward", "training_error_ratio"}
+
+
+def test_one_part_alone(tmp_path):
+    run(replace(TINY, part="training", out=tmp_path / "one"))
+    runs = collect([tmp_path / "one"], EXPERIMENTS)
+    (section,) = report.sections(runs)
+    assert [block.kind for block in section.blocks] == ["missing", "table", "gallery"]
+    assert replace(TINY, part="exact").folder().name == "smoke-exact"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--groups", "3"], "--groups must be even numbers of at least 2, got [3]"),
+        (["--seeds", "1"], "--seeds must be at least 2, got 1"),
+        (["--laws", "1", "--sharpness", "1"], "must be at least 2, got 1 times 1"),
+        (["--rate", "0"], "--rate must be a number above 0, got 0.0"),
+        (["--pool", "6000"], "--pool must be at most 5000, got 6000"),
+    ],
+)
+def test_bad_options(words, message, capsys, tmp_path):
+    assert cli.main(["sequences", *words, "--out", str(tmp_path / "out")]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
