@@ -74,7 +74,7 @@ def command(options: Options) -> str:
 
 
 def show(page: Path, supported: dict[str, list[str]]) -> None:
-    """Where the report is, and one sentence for each experiment."""
+    """Print where the report is, and one sentence for each experiment."""
     width = min(100, shutil.get_terminal_size().columns)
     print(f"\nThe report is {page}. It supports:")
     for texts in supported.values():
