@@ -206,10 +206,10 @@ def compare(
     truth, noise, reference = _reference(f, dist, n, draws, generator)
     varied = int((torch.stack(gradients[yardstick]) != 0).any(-1).sum())
     stacked = {label: torch.stack(found) for label, found in gradients.items()}
-    baseline = _variance(stacked[yardstick])[0]
+    baseline = trace_of_covariance(stacked[yardstick])[0]
     rows = []
     for label, estimator in built.items():
-        variance, error = _variance(stacked[label])
+        variance, error = trace_of_covariance(stacked[label])
         bias = 0.0
         if not estimator.unbiased:
             gap = (stacked[label].mean(0) - truth).square().sum().item()
@@ -328,7 +328,7 @@ def _reference(
     return mean, noise, f"the mean of {long:,} estimates by LOORF"
 
 
-def _variance(gradients: Tensor) -> tuple[float, float]:
+def trace_of_covariance(gradients: Tensor) -> tuple[float, float]:
     """Trace of the covariance of estimates ``(draws, coordinates)``, and its standard error."""
     draws = gradients.shape[0]
     distance = (gradients - gradients.mean(0)).square().sum(-1) * (draws / (draws - 1))
