@@ -27,7 +27,7 @@ class Fitter(nn.Module):
     def __init__(self, parameters: Sequence[nn.Parameter], rate: float) -> None:
         super().__init__()
         self._fitted = [parameter.requires_grad_(False) for parameter in parameters]
-        self._adam = torch.optim.Adam(self._fitted, rate, betas=(0.9, 0.99))
+        self._adam = torch.optim.Adam(self._fitted, rate, betas=(0.9, 0.99), fused=True)
 
     def step(self, gradients: Sequence[Tensor]) -> None:
         """One step along gradients of the loss, one for each parameter."""

@@ -201,7 +201,8 @@ class QuadraticCV(Estimator):
         rest = draw.f_values.to(probs.dtype) - prepared.trust * form.h.reshape(draw.f_values.shape)
         factor = law.debias_factor(self.sampler, n) if law.binary else None
         slope = prepared.scale * prepared.coefficients.linear + prepared.carried  # v, in units of f
-        mean = prepared.trust * _pairs_of(law).covariance(slope, _flat(probs, law))
+        flat = _flat(probs, law)
+        mean = prepared.trust * _pairs_of(law).weigh(slope, flat, flat)  # a Cov(x) v
         return Combination(leave_one_out(rest), factor, mean.reshape(probs.shape), True, memo=form)
 
     def _form(self, draw: Draw) -> Form:
@@ -244,24 +245,28 @@ class QuadraticCV(Estimator):
         v, s, curvature, hidden = prepared.coefficients
         u = network.directions.to(probs.dtype)
         n, batch = error.shape
-        samples, centred, along, pairs = form[:4]
+        _, centred, along, pairs = form[:4]
+        along_s, middle = along * s, probs - 0.5
         # dh: derivative of the loss by h at each sample; dg: by the gradient of h there.
         dh = ((error - error.mean(0)) * (-2 / ((n - 1) * batch))).unsqueeze(-1)
         if draw.grad_f is None:
             dg = torch.zeros_like(centred)
         else:
-            matched = v + curvature * (samples - 0.5) + (along * s) @ u.T
-            matched = matched - own.slope(centred, s, u) + prepared.carried / prepared.scale
-            target = _flat(draw.grad_f.to(probs.dtype), law, 1) / prepared.scale
-            dg = own.weigh(target - matched, probs) * (-2 * GRADIENT_WEIGHT / (n * batch))
-        pulled = dg @ u
-        own_s, own_u = own.derivatives(centred, dg, dh, s, u)
-        d_linear = (dh * centred).sum(0) + dg.sum(0)
+            # v + D (x - 1/2) + what the gradient at the mean carries, with x = (x - p) + p
+            fixed = v + curvature * middle + prepared.carried / prepared.scale
+            error_of_slope = _flat(draw.grad_f.to(probs.dtype), law, 1) / prepared.scale - fixed
+            error_of_slope -= torch.addcmul(along_s @ u.T, centred, curvature)
+            error_of_slope += own.slope(centred, s, u)
+            dg = own.weigh(error_of_slope, probs * (-2 * GRADIENT_WEIGHT / (n * batch)), probs)
+        pulled, total_dg = dg @ u, dg.sum(0)
+        crossed = (dg * centred).sum(0)
+        own_s, own_u = own.derivatives(centred, dg, dh, s, u, crossed)
+        d_linear = (dh * centred).sum(0) + total_dg
         d_strength = (dh * pairs + along * pulled).sum(0) - own_s
-        d_curvature = (dg * (samples - 0.5)).sum(0)
+        d_curvature = crossed + total_dg * middle
         flat_c, flat_g = centred.flatten(0, 1), dg.flatten(0, 1)
         d_u = flat_c.T @ ((dh * along + pulled) * s).flatten(0, 1)
-        d_u = d_u + flat_g.T @ (along * s).flatten(0, 1) - own_u
+        d_u = torch.addmm(d_u - own_u, flat_g.T, along_s.flatten(0, 1))
         by_coefficient = torch.cat([d_linear, d_strength, d_curvature], -1)
         network.step(_features(draw.context, law), hidden, by_coefficient, d_u)
 
@@ -351,19 +356,18 @@ class _BitPairs:
         return centred * (s @ u.square().T)
 
     def derivatives(
-        self, centred: Tensor, dg: Tensor, dh: Tensor, s: Tensor, u: Tensor
+        self, centred: Tensor, dg: Tensor, dh: Tensor, s: Tensor, u: Tensor, crossed: Tensor
     ) -> tuple[Tensor, Tensor]:
         """What dg gives to s through `slope`, and what dg and dh give to u through both."""
-        crossed, squared = (dg * centred).sum(0), (dh * centred.square()).sum(0)  # (batch, d)
+        squared = (dh * centred.square()).sum(0)  # (batch, d)
         return crossed @ u.square(), u * ((2 * crossed + squared).T @ s)
 
-    def weigh(self, residual: Tensor, probs: Tensor) -> Tensor:
-        """Errors of a gradient, weighted by what they do to the variance."""
-        return residual * (probs * (1 - probs))
+    def weigh(self, residual: Tensor, weight: Tensor, probs: Tensor) -> Tensor:
+        """Errors of a gradient, weighted by what they do to the variance: Cov(x) times them.
 
-    def covariance(self, slope: Tensor, probs: Tensor) -> Tensor:
-        """Cov(x) times a slope: E[h(x) (x - p)]."""
-        return slope * (probs * (1 - probs))
+        ``weight`` is p, or p times a constant.
+        """
+        return residual * (weight * (1 - probs))
 
 
 class _OneHotPairs:
@@ -389,7 +393,7 @@ class _OneHotPairs:
         return found.flatten(-2)
 
     def derivatives(
-        self, centred: Tensor, dg: Tensor, dh: Tensor, s: Tensor, u: Tensor
+        self, centred: Tensor, dg: Tensor, dh: Tensor, s: Tensor, u: Tensor, crossed: Tensor
     ) -> tuple[Tensor, Tensor]:
         t, q = self._products(centred, u), self._products(dg, u)
         by_c = (dh.unsqueeze(-1) * t + q) * s.unsqueeze(-2)
@@ -397,13 +401,10 @@ class _OneHotPairs:
         by_u = by_u + torch.einsum("nbkc,nbkr->kcr", self._split(dg), t * s.unsqueeze(-2))
         return (t * q).sum((0, -2)), by_u.flatten(0, 1)
 
-    def weigh(self, residual: Tensor, probs: Tensor) -> Tensor:
+    def weigh(self, residual: Tensor, weight: Tensor, probs: Tensor) -> Tensor:
         split, p = self._split(residual), self._split(probs)
         # A constant over the classes of a coordinate does nothing: they sum to one.
-        return ((split - (p * split).sum(-1, keepdim=True)) * p).flatten(-2)
-
-    def covariance(self, slope: Tensor, probs: Tensor) -> Tensor:
-        return self.weigh(slope, probs)
+        return ((split - (p * split).sum(-1, keepdim=True)) * self._split(weight)).flatten(-2)
 
 
 def _pairs_of(law: Coordinates) -> _BitPairs | _OneHotPairs:
