@@ -47,7 +47,7 @@ def f(x: Tensor) -> Tensor:
 def test_half_precision_logits_are_unbiased_too(case, dtype):
     """The logits are numbers that half precision has, so that the truth is the same."""
     row = torch.tensor([0.5, -1.25, 2.0])
-    logits = row.to(dtype).expand(20_000, 3).clone().requires_grad_()
+    logits = row.to(dtype).expand(case.repeat, 3).clone().requires_grad_()
     estimator = case.build(4)
     dist = Independent(Bernoulli(logits=logits), 1)
     estimator.estimate(f, dist)  # lets what learns come from elsewhere

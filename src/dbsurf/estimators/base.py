@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from dbsurf import checks
 from dbsurf.distributions import Combination, Coordinates, coordinates
-from dbsurf.distributions.base import ByLogits, transformed
+from dbsurf.distributions.base import ByLogits, Final, transformed
 from dbsurf.distributions.joint import Joint, leaves
 from dbsurf.estimators.objective import Function, Objective, function_values, usable_gradient
 from dbsurf.samplers.base import Sampler
@@ -470,12 +470,22 @@ class Collect(torch.autograd.Function):
         ctx: Any, parameter: Tensor, samples: Tensor, batch_shape: torch.Size, later: Later
     ) -> tuple[Tensor, Tensor]:
         ctx.later = later
+        ctx.save_for_backward(parameter)
         ctx.set_materialize_grads(False)
         return samples.view_as(samples), samples.new_zeros(batch_shape)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, None, None, None]:
+        with torch.no_grad():
+            estimate = Collect.estimate(ctx, *grads)
+        if estimate is not None and torch.is_grad_enabled():  # create_graph=True
+            (parameter,) = ctx.saved_tensors
+            estimate = Final.apply(estimate, parameter)  # type: ignore[no-untyped-call]
+        return estimate, None, None, None
+
+    @staticmethod
+    def estimate(ctx: Any, *grads: Tensor) -> Tensor | None:
+        """What the parameter gets; None if that has been attached in the forward."""
         received: Tensor | None
         received, upstream = grads
         grad_f = None
@@ -491,6 +501,7 @@ class Collect(torch.autograd.Function):
             grad_f = received * scale.reshape(scale.shape + (1,) * (received.ndim - 1 - scale.ndim))
         gradient = ctx.later.gradient(grad_f)
         if gradient is None:
-            return None, None, None, None
+            return None
         upstream = upstream.reshape(upstream.shape + (1,) * (gradient.ndim - upstream.ndim))
-        return gradient * upstream, None, None, None
+        estimate: Tensor = gradient * upstream
+        return estimate
