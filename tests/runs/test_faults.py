@@ -278,6 +278,17 @@ def test_damaged_metrics_of_an_unfinished_run_are_written_again(
     assert outcome(unfinished) == outcome(finished)
 
 
+@pytest.mark.parametrize("kind", ["brackets", "objects", "huge integer", "random", "list", "nan"])
+def test_a_report_over_a_damaged_run_has_no_traceback(run, tmp_path, capsys, kind):
+    """The run is in the report as damaged, or is not one of ours any more."""
+    for name in ("summary.json", "config.json", "environment.json"):
+        before = (run / name).read_bytes()
+        (run / name).write_bytes(HOSTILE[kind])
+        assert main(["report", str(run), "--out", str(tmp_path / "report")]) in (0, 2)
+        assert "Traceback" not in capsys.readouterr().err
+        (run / name).write_bytes(before)
+
+
 def test_results_that_are_not_finite_are_not_written(tmp_path):
     with pytest.raises(ValueError, match=r"not finite: rows\[1\].value is inf"):
         write_summary(tmp_path, {"rows": [{"value": 1.0}, {"value": float("inf")}]})

@@ -101,7 +101,8 @@ class Tally:
         words = [sys.executable, "-m", "storm", self.kind, "--seed", str(seed)]
         words += ["--work", str(self.next), str(min(end, time.time() + SLICE)), str(place)]
         with (place / "stderr").open("w") as errors:
-            child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors, text=True)
+            # Unbuffered: a line that waits in a buffer of Python is not seen by `select`.
+            child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors, bufsize=0)
         assert child.stdout is not None
         waiting, limit = False, 120.0
         with selectors.DefaultSelector() as ready:

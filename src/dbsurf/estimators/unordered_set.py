@@ -71,7 +71,7 @@ class UnorderedSet(Estimator):
 
     @property
     def distributions(self) -> str:
-        return "finite"
+        return "finite support"
 
     def check_law(self, law: Coordinates) -> None:
         super().check_law(law)

@@ -134,7 +134,7 @@ def rewards(runs: pd.DataFrame, path: Path) -> None:
             axes[len(sizes) + column].set_xlabel("completions")
         axes[0].set_ylabel("probability of the right answer")
         axes[len(sizes)].set_ylabel("groups without a signal")
-        shared_legend(figure, axes[0], columns=4)
+        shared_legend(figure, axes[0], columns=2)
 
 
 def gradient_errors(errors: pd.DataFrame, path: Path) -> None:
