@@ -6,6 +6,8 @@ tables and figures are joined by it.
 
 from __future__ import annotations
 
+import ast
+import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +40,25 @@ def label(estimator: str, options: Iterable[str] | Mapping[str, Any] = ()) -> st
             for name, value in options.items()
         ]
     return " ".join([estimator, *options])
+
+
+def call_label(call: str) -> str:
+    """The label of an estimator that is written as a call; n is not part of a label.
+
+    >>> call_label('DBsurf(4, alpha="preserve", debias=True)')
+    'dbsurf alpha=preserve debias=true'
+    >>> call_label('QuadraticCV(3, "values")')
+    'quadraticcv uses=values'
+    """
+    tree = ast.parse(call, mode="eval").body
+    assert isinstance(tree, ast.Call)
+    assert isinstance(tree.func, ast.Name)
+    name = tree.func.id.lower()
+    names = list(inspect.signature(type(dbsurf.get(call))).parameters)
+    given = dict(zip(names, map(ast.literal_eval, tree.args), strict=False))
+    given |= {word.arg: ast.literal_eval(word.value) for word in tree.keywords if word.arg}
+    given.pop("n", None)
+    return label(name, given)
 
 
 def file_name(estimator: str, options: Iterable[str]) -> str:

@@ -8,7 +8,7 @@ import torch
 
 import dbsurf
 import oracles
-from dbsurf.experiments.toy import curves, tables
+from dbsurf.experiments.toy import curves, figures, problem, tables
 from dbsurf.experiments.toy.problem import exact_double_cv, exact_moments, least_squares
 
 f64 = torch.float64
@@ -191,3 +191,22 @@ def test_one_dimensional_table_is_enumerated():
         assert row.variance == pytest.approx(variance, rel=1e-9, abs=1e-18)
         assert row.bias == pytest.approx(mean - row.gradient, rel=1e-6, abs=1e-15)
         assert row.mean_squared_error == pytest.approx(row.variance + row.bias**2)
+
+
+def test_the_figure_of_a_comparison_draws_every_estimator(tmp_path, monkeypatch):
+    generator = torch.Generator().manual_seed(0)
+    f = problem.interacting(TARGET)
+    data = tables.comparison(f, 4, (2,), 10, generator, lambda share: None)
+    names = list(data.estimator)
+    assert {"LOORF", "DBsurf", "DBsurf debiased", "ARMS-D", "DoubleCV"} <= set(names)
+    drawn = figures.lines(names)
+    assert set(drawn) == set(names)
+    assert len({(line["color"], line["ls"]) for line in drawn.values()}) == len(drawn)
+    shown = []
+    monkeypatch.setattr(
+        figures,
+        "shared_legend",
+        lambda figure, axes, **_: shown.append(axes.get_legend_handles_labels()[1]),
+    )
+    figures.comparison(data, tmp_path / "figure")
+    assert set(shown[0]) == set(names)

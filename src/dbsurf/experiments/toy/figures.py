@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from dbsurf.report.labels import (
     PURPLE,
     SEQUENCE,
     SKY,
+    SPARE,
     TEAL,
     VARIANTS,
 )
@@ -149,9 +152,9 @@ def variance_ratio(data: pd.DataFrame, path: Path) -> None:
 def comparison(data: pd.DataFrame, path: Path) -> None:
     """Mean squared error over LOORF's for each n, with the interval of the variance."""
     with panels(2, path, height=3.8) as (figure, axes):
-        order = [label for label in COLOURS if label in set(data.estimator)]
+        order = lines(data.estimator)
         loorf = data[data.estimator == "LOORF"].set_index("n").variance
-        for position, label in enumerate(order):
+        for position, (label, line) in enumerate(order.items()):
             part = data[data.estimator == label].sort_values("n")
             scale = loorf.loc[part.n].to_numpy()
             shift = 1 + 0.02 * (position - len(order) / 2)
@@ -162,11 +165,9 @@ def comparison(data: pd.DataFrame, path: Path) -> None:
                 marker="o",
                 ms=3,
                 capsize=2,
-                color=COLOURS[label],
-                ls=DASHES.get(label, "-"),
-                label=label,
+                **line,
             )
-            axes[1].plot(part.n, part.milliseconds, marker="o", ms=3, **_line(label))
+            axes[1].plot(part.n, part.milliseconds, marker="o", ms=3, **line)
         axes[0].set(ylabel="mean squared error over LOORF's")
         axes[1].set(ylabel="milliseconds per estimate", ylim=(0, None))
         for ax in axes:
@@ -177,5 +178,15 @@ def comparison(data: pd.DataFrame, path: Path) -> None:
         shared_legend(figure, axes[0], columns=4)
 
 
-def _line(series: str) -> dict[str, Any]:
-    return {"color": COLOURS[series], "ls": DASHES.get(series, "-"), "label": series}
+def lines(names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Colour, dash and label of every series; a name without a colour takes a spare one."""
+    given = dict.fromkeys(names)
+    known = [name for name in COLOURS if name in given]
+    others = [name for name in given if name not in COLOURS]
+    spare = dict(zip(others, cycle(SPARE), strict=False))
+    return {name: _line(name, spare.get(name)) for name in [*known, *others]}
+
+
+def _line(series: str, spare: str | None = None) -> dict[str, Any]:
+    colour = spare or COLOURS[series]
+    return {"color": colour, "ls": DASHES.get(series, "-"), "label": series}

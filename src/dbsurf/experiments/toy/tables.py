@@ -21,7 +21,7 @@ from dbsurf.experiments.toy.problem import (
     spread,
 )
 from dbsurf.experiments.toy.statements import Statement
-from dbsurf.report.labels import variants
+from dbsurf.report.labels import call_label, estimator_name, variants
 
 PROBABILITIES = (0.05, 0.3, 0.5)
 DIMENSIONS = 10
@@ -97,6 +97,7 @@ def comparison(
         frame = found.to_frame()
         frame.insert(0, "n", n)
         frame["recommended"] = frame["estimator"] == found.recommended
+        frame["estimator"] = [estimator_name(call_label(call)) for call in frame["estimator"]]
         frame["reference"] = found.reference
         frames.append(frame)
     return pd.concat(frames, ignore_index=True)

@@ -57,7 +57,7 @@ def refuse_older_code(folder: Path) -> None:
     if "latent_classes" not in config:
         state = "a finished" if (folder / SUMMARY).exists() else "an unfinished"
         raise ValueError(
-            f"{folder} is {state} run of an older version, whose random numbers were others: "
+            f"{folder} is {state} run of an older version, which drew random numbers differently: "
             "--out must name another folder"
         )
 
