@@ -30,9 +30,14 @@ def _checked(
     smallest: int = 1,
     even: bool = False,
     alpha: Alpha = 0.0,
+    validate: bool = True,
 ) -> Tensor:
-    """The probabilities, at least float32, once they and the rest are known to be valid."""
-    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+    """The probabilities, at least float32, once they and the rest are known to be valid.
+
+    Samplers, which were given valid numbers, say ``validate=False``: to look at the values of a
+    tensor is to wait for its device.
+    """
+    if not validate or torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
         return probs
     if not isinstance(probs, Tensor) or not probs.is_floating_point():
         raise ValueError(f"probs must be a floating-point tensor, got {probs!r}")
@@ -46,12 +51,12 @@ def _checked(
 # --- algorithm 1 ----------------------------------------------------------------------------------
 
 
-def preserving_alpha(probs: Tensor) -> Tensor:
+def preserving_alpha(probs: Tensor, *, validate: bool = True) -> Tensor:
     r"""The largest $\alpha$ that keeps the marginals: $\min(\frac{p}{1-p}, \frac{1-p}{p})$.
 
     It is the bound of propositions 2.1 and 2.2, coordinate by coordinate.
     """
-    probs = _checked(probs)
+    probs = _checked(probs, validate=validate)
     minor = torch.minimum(probs, 1 - probs)
     return minor / (1 - minor)
 
@@ -62,7 +67,7 @@ def resolve_alpha(alpha: Alpha, probs: Tensor) -> float | Tensor:
     It is cut at a number so large that any discrepancy it multiplies is out of [0, 1] anyway.
     """
     if isinstance(alpha, str):
-        return preserving_alpha(probs)
+        return preserving_alpha(probs, validate=False)
     largest = torch.finfo(probs.dtype).max / 4
     if isinstance(alpha, Tensor):
         return alpha.to(probs).clamp(max=largest)
@@ -88,7 +93,7 @@ def _advance(law: Tensor, q: Tensor) -> Tensor:
     return torch.cat([law * (1 - q), zero], axis) + torch.cat([zero, law * q], axis)
 
 
-def count_law(probs: Tensor, n: int, alpha: Alpha = 1.0) -> Tensor:
+def count_law(probs: Tensor, n: int, alpha: Alpha = 1.0, *, validate: bool = True) -> Tensor:
     r"""Law of the count of ones among n samples of algorithm 1 (appendix A.5).
 
     $$\nu_{i,k} = (1 - q_i(k))\,\nu_{i-1,k} + q_i(k-1)\,\nu_{i-1,k-1}, \qquad
@@ -104,7 +109,7 @@ def count_law(probs: Tensor, n: int, alpha: Alpha = 1.0) -> Tensor:
     Returns:
         $\nu_{n,k}$ for k = 0..n along the first axis, ``(n + 1, *coords)``.
     """
-    probs = _checked(probs, n, alpha=alpha)
+    probs = _checked(probs, n, alpha=alpha, validate=validate)
     alpha = resolve_alpha(alpha, probs)
     law = torch.ones_like(probs).unsqueeze(0)  # (1, *coords): no sample, count 0
     for drawn in range(n):
@@ -278,34 +283,34 @@ def one_dimensional_debias_factor(pairs: Tensor, probs: Tensor) -> Tensor:
 # --- other ways to draw ---------------------------------------------------------------------------
 
 
-def iid_count_law(probs: Tensor, n: int) -> Tensor:
+def iid_count_law(probs: Tensor, n: int, *, validate: bool = True) -> Tensor:
     """Binomial law of the count of n independent samples, ``(n + 1, *coords)``."""
-    return count_law(probs, n, alpha=0.0)
+    return count_law(probs, n, alpha=0.0, validate=validate)
 
 
-def min_discrepancy_count_law(probs: Tensor, n: int) -> Tensor:
+def min_discrepancy_count_law(probs: Tensor, n: int, *, validate: bool = True) -> Tensor:
     r"""All mass on $\lfloor np \rfloor$ and $\lceil np \rceil$, with mean np."""
-    probs = _checked(probs, n)
+    probs = _checked(probs, n, validate=validate)
     whole = (n * probs.detach()).floor()
     part = n * probs - whole
     k = _counts(n, probs)
     return torch.where(k == whole, 1 - part, 0) + torch.where(k == whole + 1, part, 0)
 
 
-def min_discrepancy_disagreement(probs: Tensor, n: int) -> Tensor:
+def min_discrepancy_disagreement(probs: Tensor, n: int, *, validate: bool = True) -> Tensor:
     r"""$D = \frac{2}{n(n-1)}[np(n-1-2m) + m(m+1)]$ with $m = \lfloor np \rfloor$.
 
     The bracket is $(1-r)\,m(n-m) + r\,(m+1)(n-m-1)$, the mean of K(n-K) over its two values,
     with r = np - m put in.
     """
-    probs = _checked(probs, n, smallest=2)
+    probs = _checked(probs, n, smallest=2, validate=validate)
     whole = (n * probs.detach()).floor()
     return (n * probs * (n - 1 - 2 * whole) + whole * (whole + 1)) * (2 / (n * (n - 1)))
 
 
-def antithetic_count_law(probs: Tensor, n: int) -> Tensor:
+def antithetic_count_law(probs: Tensor, n: int, *, validate: bool = True) -> Tensor:
     """Count law of n/2 independent antithetic pairs (u, 1 - u), ``(n + 1, *coords)``."""
-    probs = _checked(probs, n, smallest=2, even=True)
+    probs = _checked(probs, n, smallest=2, even=True, validate=validate)
     minor = torch.minimum(probs, 1 - probs)
     mixed = 2 * minor  # a pair disagrees, one of the two being a one
     pair = torch.stack([1 - mixed, mixed, torch.zeros_like(mixed)])
@@ -320,14 +325,14 @@ def antithetic_count_law(probs: Tensor, n: int) -> Tensor:
     return law
 
 
-def antithetic_disagreement(probs: Tensor, n: int) -> Tensor:
+def antithetic_disagreement(probs: Tensor, n: int, *, validate: bool = True) -> Tensor:
     """Mean over pairs: 2s with s = min(p, 1 - p) inside an antithetic pair, 2s(1 - s) across."""
-    probs = _checked(probs, n, smallest=2, even=True)
+    probs = _checked(probs, n, smallest=2, even=True, validate=validate)
     minor = torch.minimum(probs, 1 - probs)
     return 2 * minor * (1 + (n - 2) * (1 - minor)) / (n - 1)
 
 
-def dirichlet_count_law(probs: Tensor, n: int) -> Tensor:
+def dirichlet_count_law(probs: Tensor, n: int, *, validate: bool = True) -> Tensor:
     r"""Count law of n samples of the Dirichlet copula, ``(n + 1, *coords)``.
 
     Of the rarer value, a given set of j samples all show it with probability
@@ -335,7 +340,7 @@ def dirichlet_count_law(probs: Tensor, n: int) -> Tensor:
     The alternating sum costs about n/3 of the 15 digits of float64, in which it is done: for n up
     to 30.
     """
-    wide = _checked(probs, n, smallest=2).double()
+    wide = _checked(probs, n, smallest=2, validate=validate).double()
     if n > MOST_DIRICHLET:
         raise ValueError(f"n must be at most {MOST_DIRICHLET} for this law, got {n}")
     minor = torch.minimum(wide, 1 - wide)
@@ -349,9 +354,9 @@ def dirichlet_count_law(probs: Tensor, n: int) -> Tensor:
     return torch.where(wide > 0.5, law.flip(0), law).to(probs.dtype)
 
 
-def dirichlet_disagreement(probs: Tensor, n: int) -> Tensor:
+def dirichlet_disagreement(probs: Tensor, n: int, *, validate: bool = True) -> Tensor:
     r"""$D = 2\bigl[s - (2 s^{1/(n-1)} - 1)_+^{n-1}\bigr]$ of the Dirichlet copula."""
-    probs = _checked(probs, n, smallest=2)
+    probs = _checked(probs, n, smallest=2, validate=validate)
     minor = torch.minimum(probs, 1 - probs)
     return 2 * (minor - (2 * minor ** (1 / (n - 1)) - 1).clamp(min=0) ** (n - 1))
 
@@ -370,13 +375,13 @@ def hoernig_bound(probs: Tensor, n: int) -> Tensor:
     return torch.where(spread > 0, bound, 0)
 
 
-def gaussian_disagreement(probs: Tensor, n: int) -> Tensor:
+def gaussian_disagreement(probs: Tensor, n: int, *, validate: bool = True) -> Tensor:
     r"""$D = 2(p - \Phi_2(h, h; \rho)) = 4\,T(h, a)$ of the equicorrelated Gaussian copula.
 
     $\rho = -1/(n-1)$, $h = \Phi^{-1}(p)$, $a = \sqrt{n/(n-2)}$ and T is Owen's function: written
     so, nothing cancels and D is accurate relative to itself in the tails.
     """
-    probs = _checked(probs, n, smallest=2)
+    probs = _checked(probs, n, smallest=2, validate=validate)
     minor = torch.minimum(probs, 1 - probs)
     return 4 * _owens_t_of_quantile(minor, math.sqrt((n - 2) / n))
 

@@ -74,7 +74,7 @@ class DBSample(Sampler):
         probs = probs.to(draws.dtype)
         if isinstance(self.alpha, str):
             # A category that never occurs is never corrected, whatever alpha is.
-            bound = laws.preserving_alpha(probs).masked_fill(probs == 0, torch.inf)
+            bound = laws.preserving_alpha(probs, validate=False).masked_fill(probs == 0, torch.inf)
             alpha: float | Tensor = bound.amin(-1)
         else:
             alpha = self._alpha_for(probs, draws.shape[1:])
@@ -110,7 +110,7 @@ class DBSample(Sampler):
         return super().debias_factor(probs, n)
 
     def count_law(self, probs: Tensor, n: int) -> Tensor:
-        return laws.count_law(probs, n, self.alpha)
+        return laws.count_law(probs, n, self.alpha, validate=False)
 
     def __repr__(self) -> str:
         return f"DBSample(alpha={self.alpha!r})"

@@ -48,7 +48,7 @@ class MinDiscrepancy(UniformSampler):
         return draws
 
     def count_law(self, probs: Tensor, n: int) -> Tensor:
-        return laws.min_discrepancy_count_law(probs, n)
+        return laws.min_discrepancy_count_law(probs, n, validate=False)
 
     def disagreement(self, probs: Tensor, n: int) -> Tensor:
-        return laws.min_discrepancy_disagreement(probs, n)
+        return laws.min_discrepancy_disagreement(probs, n, validate=False)
