@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dbsurf.experiments.nas.options import SupernetOptions, TableOptions
-from dbsurf.experiments.toy.study import Options as ToyOptions
+from dbsurf.experiments.toy import Options as ToyOptions
 from dbsurf.experiments.vae import Options as VaeOptions
 from dbsurf.runs.records import write_metrics
 

@@ -179,10 +179,12 @@ def compare(
     checks.sample_count(n, minimum=2, owner="compare")
     checks.sample_count(draws, minimum=10, owner="draws of compare")
     built, left_out = _contenders(f, dist, n, estimators, generator)
+    asked: dict[str, int] = {}
     for label, estimator in list(built.items()):
         try:
             for _ in range(draws if estimator.learns else 1):
-                estimator.estimate(f, dist, generator=generator)
+                estimate = estimator.estimate(f, dist, generator=generator)
+            asked[label] = estimator.evaluations or len(estimate.f_values)
         except Exception as failure:  # f is the user's: it may fail in any way where LOORF passed
             left_out[label] = _first_line(failure)
             del built[label]
@@ -218,7 +220,7 @@ def compare(
                 unbiased=estimator.unbiased,
                 needs_grad_f=estimator.needs_grad_f,
                 learns=estimator.learns,
-                evaluations=estimator.evaluations or n,
+                evaluations=asked[label],
                 variance=variance,
                 variance_low=max(0.0, variance - CONFIDENCE * error),
                 variance_high=variance + CONFIDENCE * error,
@@ -260,6 +262,11 @@ def _contenders(
     for label in labels:
         try:
             estimator = get(label)
+            if estimator.objective != "mean":
+                raise ValueError(
+                    f"estimators must be about E[f], got {label}, whose objective is "
+                    f"{estimator.objective}"
+                )
             estimator.check(dist)
         except ValueError as error:
             if wanted is not None:
@@ -278,8 +285,10 @@ def _contenders(
 
 def _spell(name: str, n: int) -> str:
     """The call that builds a registered estimator with n evaluations of f."""
-    kind = type(get(name, n)).__name__
-    return f"{kind}({n - 1})" if kind == "QuadraticCV" else f"{kind}({n})"
+    kind, count = type(get(name, n)).__name__, n
+    while count > 1 and (get(name, count).evaluations or n) > n:
+        count -= 1
+    return f"{kind}({count})"
 
 
 def _no_gradient(

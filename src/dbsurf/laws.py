@@ -17,7 +17,30 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dbsurf import checks
+
 Alpha = float | Tensor | Literal["preserve"]
+MOST_DIRICHLET = 30  # samples for which the count law of the Dirichlet copula keeps five digits
+
+
+def _checked(
+    probs: Tensor,
+    n: int | None = None,
+    *,
+    smallest: int = 1,
+    even: bool = False,
+    alpha: Alpha = 0.0,
+) -> Tensor:
+    """The probabilities, at least float32, once they and the rest are known to be valid."""
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return probs
+    if not isinstance(probs, Tensor) or not probs.is_floating_point():
+        raise ValueError(f"probs must be a floating-point tensor, got {probs!r}")
+    checks.probabilities(probs)
+    if n is not None:
+        checks.sample_count(n, minimum=smallest, even=even)
+    checks.correction(alpha)
+    return probs.float() if probs.dtype.itemsize < 4 else probs
 
 
 # --- algorithm 1 ----------------------------------------------------------------------------------
@@ -28,6 +51,7 @@ def preserving_alpha(probs: Tensor) -> Tensor:
 
     It is the bound of propositions 2.1 and 2.2, coordinate by coordinate.
     """
+    probs = _checked(probs)
     minor = torch.minimum(probs, 1 - probs)
     return minor / (1 - minor)
 
@@ -80,6 +104,7 @@ def count_law(probs: Tensor, n: int, alpha: Alpha = 1.0) -> Tensor:
     Returns:
         $\nu_{n,k}$ for k = 0..n along the first axis, ``(n + 1, *coords)``.
     """
+    probs = _checked(probs, n, alpha=alpha)
     alpha = resolve_alpha(alpha, probs)
     law = torch.ones_like(probs).unsqueeze(0)  # (1, *coords): no sample, count 0
     for drawn in range(n):
@@ -93,6 +118,7 @@ def marginals(probs: Tensor, n: int, alpha: Alpha = 1.0) -> Tensor:
     $\mathbb{E}[x_i] = \sum_k \nu_{i-1,k}\, q_i(k)$: the same numbers as the paper's
     $\sum_k k\,\nu_{i,k} - \sum_{j<i}\mathbb{E}[x_j]$, without its cancellation.
     """
+    probs = _checked(probs, n, alpha=alpha)
     alpha = resolve_alpha(alpha, probs)
     law, means = torch.ones_like(probs).unsqueeze(0), []
     for drawn in range(n):
@@ -108,6 +134,7 @@ def pair_probabilities(probs: Tensor, n: int, alpha: Alpha = 1.0) -> Tensor:
     Carries the joint law of ($x_i$ = 1, count) for every i at once: $O(n^3)$ work where the tree
     of appendix A.5 takes $O(2^n)$. The diagonal holds the marginals.
     """
+    probs = _checked(probs, n, alpha=alpha)
     alpha = resolve_alpha(alpha, probs)
     law = torch.ones_like(probs).unsqueeze(0)  # P(count = k)
     joint = law.new_zeros((0, 1, *probs.shape))  # P(x_i = 1, count = k), one row for each earlier i
@@ -134,6 +161,7 @@ def correlations(probs: Tensor, n: int, alpha: Alpha = 1.0) -> Tensor:
     with itself and 0 with the others; at p = 0 and 1 that is also the limit, as $P(1, 1)$ vanishes
     faster than the standard deviations.
     """
+    probs = _checked(probs, n, alpha=alpha)
     pairs = pair_probabilities(probs, n, alpha)
     mean = torch.stack([pairs[i, i] for i in range(n)])  # (n, *coords)
     deviation = (mean * (1 - mean)).sqrt()
@@ -154,6 +182,7 @@ def two_sample_variance(probs: Tensor, alpha: Alpha = 1.0) -> Tensor:
     (Appendix A.4 writes $\kappa$ with $q(x_1=0, x_2=0)$; it is $q(0, 1)$.) At p = 0 and p = 1 the
     variance is 0: $\kappa$ vanishes like p, and is divided into $p^2$.
     """
+    probs = _checked(probs, alpha=alpha)
     alpha = resolve_alpha(alpha, probs)
     other = 1 - probs
     # (1-p)(1 + alpha) is what remains of 1 - q once a one was drawn.
@@ -171,6 +200,10 @@ def disagreement(law: Tensor) -> Tensor:
     Args:
         law: a count law ``(n + 1, *coords)``, n >= 2.
     """
+    if law.ndim == 0 or law.shape[0] < 3:
+        raise ValueError(
+            f"law must have shape (n + 1, *coords) with n >= 2, got {tuple(law.shape)}"
+        )
     n = law.shape[0] - 1
     k = _counts(n, law[0])
     return (law * (2 * k * (n - k) / (n * (n - 1)))).sum(0)
@@ -252,6 +285,7 @@ def iid_count_law(probs: Tensor, n: int) -> Tensor:
 
 def min_discrepancy_count_law(probs: Tensor, n: int) -> Tensor:
     r"""All mass on $\lfloor np \rfloor$ and $\lceil np \rceil$, with mean np."""
+    probs = _checked(probs, n)
     whole = (n * probs.detach()).floor()
     part = n * probs - whole
     k = _counts(n, probs)
@@ -264,12 +298,14 @@ def min_discrepancy_disagreement(probs: Tensor, n: int) -> Tensor:
     The bracket is $(1-r)\,m(n-m) + r\,(m+1)(n-m-1)$, the mean of K(n-K) over its two values,
     with r = np - m put in.
     """
+    probs = _checked(probs, n, smallest=2)
     whole = (n * probs.detach()).floor()
     return (n * probs * (n - 1 - 2 * whole) + whole * (whole + 1)) * (2 / (n * (n - 1)))
 
 
 def antithetic_count_law(probs: Tensor, n: int) -> Tensor:
     """Count law of n/2 independent antithetic pairs (u, 1 - u), ``(n + 1, *coords)``."""
+    probs = _checked(probs, n, smallest=2, even=True)
     minor = torch.minimum(probs, 1 - probs)
     mixed = 2 * minor  # a pair disagrees, one of the two being a one
     pair = torch.stack([1 - mixed, mixed, torch.zeros_like(mixed)])
@@ -286,6 +322,7 @@ def antithetic_count_law(probs: Tensor, n: int) -> Tensor:
 
 def antithetic_disagreement(probs: Tensor, n: int) -> Tensor:
     """Mean over pairs: 2s with s = min(p, 1 - p) inside an antithetic pair, 2s(1 - s) across."""
+    probs = _checked(probs, n, smallest=2, even=True)
     minor = torch.minimum(probs, 1 - probs)
     return 2 * minor * (1 + (n - 2) * (1 - minor)) / (n - 1)
 
@@ -295,21 +332,26 @@ def dirichlet_count_law(probs: Tensor, n: int) -> Tensor:
 
     Of the rarer value, a given set of j samples all show it with probability
     $(1 - j(1 - s^{1/(n-1)}))_+^{n-1}$, $s = \min(p, 1-p)$; inclusion and exclusion give the count.
-    The alternating sum costs about n/3 digits: meant for the small n of a study.
+    The alternating sum costs about n/3 of the 15 digits of float64, in which it is done: for n up
+    to 30.
     """
-    minor = torch.minimum(probs, 1 - probs)
+    wide = _checked(probs, n, smallest=2).double()
+    if n > MOST_DIRICHLET:
+        raise ValueError(f"n must be at most {MOST_DIRICHLET} for this law, got {n}")
+    minor = torch.minimum(wide, 1 - wide)
     gap = -torch.expm1(torch.log(minor) / (n - 1))  # 1 - s^(1/(n-1)); 1 where s = 0
     together = torch.stack([(1 - j * gap).clamp(min=0) ** (n - 1) for j in range(n + 1)])
     rows = []
     for k in range(n + 1):
         terms = [(-1) ** j * math.comb(n - k, j) * together[k + j] for j in range(n - k + 1)]
         rows.append(math.comb(n, k) * torch.stack(terms).sum(0))
-    law = torch.stack(rows)
-    return torch.where(probs > 0.5, law.flip(0), law)
+    law = torch.stack(rows).clamp(min=0)
+    return torch.where(wide > 0.5, law.flip(0), law).to(probs.dtype)
 
 
 def dirichlet_disagreement(probs: Tensor, n: int) -> Tensor:
     r"""$D = 2\bigl[s - (2 s^{1/(n-1)} - 1)_+^{n-1}\bigr]$ of the Dirichlet copula."""
+    probs = _checked(probs, n, smallest=2)
     minor = torch.minimum(probs, 1 - probs)
     return 2 * (minor - (2 * minor ** (1 / (n - 1)) - 1).clamp(min=0) ** (n - 1))
 
@@ -321,6 +363,7 @@ def hoernig_bound(probs: Tensor, n: int) -> Tensor:
 
     `MinDiscrepancy` attains it. At p = 0 and p = 1 it is 0, the limit of -p/(1-p).
     """
+    probs = _checked(probs, n, smallest=2)
     part = n * probs - (n * probs.detach()).floor()
     spread = probs * (1 - probs)
     bound = (part * (1 - part) - n * spread) / (n * (n - 1) * torch.where(spread > 0, spread, 1))
@@ -333,6 +376,7 @@ def gaussian_disagreement(probs: Tensor, n: int) -> Tensor:
     $\rho = -1/(n-1)$, $h = \Phi^{-1}(p)$, $a = \sqrt{n/(n-2)}$ and T is Owen's function: written
     so, nothing cancels and D is accurate relative to itself in the tails.
     """
+    probs = _checked(probs, n, smallest=2)
     minor = torch.minimum(probs, 1 - probs)
     return 4 * _owens_t_of_quantile(minor, math.sqrt((n - 2) / n))
 

@@ -213,6 +213,12 @@ def test_an_estimate_is_not_differentiated_again(case):
     (gradient,) = torch.autograd.grad(value, logits, create_graph=True, retain_graph=True)
     with pytest.raises(RuntimeError, match="differentiate"):
         gradient.sum().backward()
+    # Also where nothing on the way requires a gradient but the parameters themselves.
+    leaf = torch.zeros(3, dtype=f64, requires_grad=True)
+    plain = case.build(2)(smooth, Independent(Bernoulli(logits=torch.tanh(leaf)), 1))
+    (gradient,) = torch.autograd.grad(plain, leaf, create_graph=True)
+    with pytest.raises(RuntimeError, match="differentiate"):
+        torch.autograd.grad(gradient.sum(), leaf)
     if case.build(2).grad_f_for != "combine":
         plain = case.build(2)(lambda x: 0 * smooth(x) + scale**3, dist)
         (first,) = torch.autograd.grad(plain, scale, create_graph=True)

@@ -21,6 +21,7 @@ import oracles
 from cases import CASES
 from conftest import assert_mean
 from dbsurf.estimators import relax, relaxation, rodeo
+from dbsurf.experiments.vae.options import Options
 from oracles import all_samples
 
 f64 = torch.float64
@@ -172,8 +173,8 @@ def test_options_are_checked():
         dbsurf.RELAX(2, rate=None)
     with pytest.raises(ValueError, match='mean must be "geometric" or "arithmetic", got 1'):
         dbsurf.VIMCO(2, mean=1)
-    with pytest.raises(ValueError, match="n must be at most 16 for UnorderedSet, got 17"):
-        dbsurf.UnorderedSet(17)
+    with pytest.raises(ValueError, match="n must be at most 12 for UnorderedSet, got 13"):
+        dbsurf.UnorderedSet(13)
     with pytest.raises(ValueError, match="at most 65,536 states for UnorderedSet, got 131,072"):
         dbsurf.UnorderedSet(2)(f, bits(torch.zeros(17)))
     with pytest.raises(ValueError, match="sampler must keep the marginals for StickBreaking"):
@@ -355,6 +356,18 @@ def test_rodeo_starts_as_loorf_and_comes_to_vary_less():
         estimator.estimate(quadratic, bits(logits.expand(50, 10)))
     better = estimator.eval().estimate(quadratic, law, samples=x).grad
     assert better.var(0).sum() < 0.8 * plain.var(0).sum()
+
+
+def test_rodeo_survives_a_loss_scaled_out_of_range():
+    estimator = dbsurf.RODEO(2)
+    logits = torch.zeros(3, requires_grad=True)
+    for _ in range(3):
+        estimator(f, bits(logits)).backward()
+    before = [p.clone() for p in estimator._state()]
+    (estimator(f, bits(logits)) * torch.tensor(float("inf"))).backward()
+    assert all(map(torch.equal, before, estimator._state()))
+    estimator(f, bits(logits)).backward()
+    assert not torch.equal(before[0], estimator.by_change)
 
 
 def test_rodeo_needs_no_array_with_two_axes_of_coordinates():
@@ -765,6 +778,27 @@ def test_vimco_with_two_samples_by_hand():
     # Without sample 1 both weights are 4: log 4. Without sample 2 both are 1: log 1.
     by_hand = (math.log(2.5) - math.log(4)) * (0 - 0.5) + (math.log(2.5) - 0) * (1 - 0.5)
     assert found.grad.item() == pytest.approx(by_hand)
+
+
+def test_vimco_is_not_compared_with_what_is_about_the_mean():
+    law = bits(torch.zeros(3))
+    with pytest.raises(ValueError, match="must be about E.f., got VIMCO.4., .*log-mean-exp"):
+        dbsurf.compare(f, law, 4, draws=10, estimators=["vimco"])
+    with pytest.raises(ValueError, match="must be about the mean of f, got vimco"):
+        Options(estimator="vimco").build_estimator()
+
+
+def test_evaluations_are_counted_where_the_law_decides_them():
+    names = ["localexpectation", "rebar", "muprop", "unorderedset"]
+    found = dbsurf.compare(f, bits(torch.zeros(3)), 4, draws=10, estimators=names)
+    counts = {row.estimator: row.evaluations for row in found.rows}
+    assert counts == {
+        "LOORF(4)": 4,
+        "LocalExpectation(4)": 16,
+        "REBAR(1)": 3,
+        "MuProp(3)": 4,
+        "UnorderedSet(4)": 4,
+    }
 
 
 # --- with a bias ----------------------------------------------------------------------------------

@@ -38,18 +38,17 @@ def test_colours_are_far_enough_apart_to_be_told():
 def test_every_variant_of_an_estimator_can_be_built():
     for variant in VARIANTS.values():
         if variant.estimator in dbsurf.available():
-            assert variant.build(4).n == 4
-    assert {variant.estimator for variant in VARIANTS.values()} - {*dbsurf.available()} == {
-        "evolution",
-        "random",
-    }
+            assert variant.build(4).n in (4, None)
+    named = {variant.estimator for variant in VARIANTS.values()}
+    assert named - {*dbsurf.available()} == {"evolution", "random"}  # searches without a gradient
+    assert {*dbsurf.available()} <= named  # every estimator of the library has a row
 
 
 def test_names_and_labels():
     (variant,) = variants("dbsurf debias=true")
     assert variant.label == label("dbsurf", {"debias": True}) == "dbsurf debias=true"
     assert estimator_name("dbsurf debias=true") == "DBsurf debiased"
-    assert estimator_name("exact") == "Exact"
+    assert estimator_name("exact") == "exact"
     assert estimator_name("cooking slowly=true") == "cooking slowly=true"
     assert labels.file_name("dbsurf", ("alpha=0.5",)) == "dbsurf-alpha-0.5"
 

@@ -116,11 +116,11 @@ def test_the_headline_is_computed(page):
     assert gap == ["3.00", expected]
     assert table.cell("Lead", "MNIST", "8") == ["1.00", "one seed: no interval"]
     assert "DBsurf in 1 of 2 (MNIST, n = 4) and LOORF in 1 of 2 (MNIST, n = 8)" in page.text
-    assert "The lead over the second is more than the scatter between seeds in 0 of 2." in page.text
+    assert "The 95 % interval of the lead over the second excludes 0 in 0 of 2." in page.text
     assert "below LOORF's in 1 of 2; LOORF's minus DBsurf's is \N{MINUS SIGN}1.00 to 3.00" in (
         page.text
     )
-    assert "unknown for want of seeds in 1." in page.text
+    assert "and unknown in 1, which have one seed." in page.text
     assert "Of the paper's 3 statements" in page.text
     assert "2 hold, 1 hold in part and 0 do not hold" in page.text
 
@@ -284,7 +284,7 @@ def test_a_search_by_supernet_shows_its_cells_and_no_accuracy(tmp_path):
     assert cli.main(["report", str(tmp_path)]) == 0
     page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
     assert "No search on NAS-Bench-201, so table 2 has the paper's rows only." in page.text
-    assert "No search with a course" in page.text
+    assert "No search with curves" in page.text
     alts = [str(image["alt"]) for image in page.images]
     assert alts == [
         "Drawing. Cell found on CIFAR-10 by DBsurf, supernet (run 1).",
@@ -306,7 +306,7 @@ def test_many_comparisons_are_counted_not_listed(tmp_path):
         vae_run(tmp_path, 100.0 + n, dataset="mnist", estimator="loorf", n=n)
         vae_run(tmp_path, 99.0 + n, dataset="mnist", estimator="dbsurf", n=n)
     first, second = sentences(collect([tmp_path], registry.every()))
-    assert "steps (the paper: 1,000,000): DBsurf in 5 of 5. The lead" in first
+    assert "steps (the paper: 1,000,000): DBsurf in 5 of 5. The 95 %" in first
     assert "DBsurf's mean training -ELBO is below LOORF's in 5 of 5" in second
 
 

@@ -25,32 +25,64 @@ def search(law: Law, n: int, batch: int, seed: int = 0):
     return beam, tokens, alive
 
 
-@pytest.mark.parametrize("n", [2, 3])
-def test_the_weighted_loss_is_unbiased(n):
-    """Integrated over the threshold for every set of n strings and every string at the threshold.
+BASELINES = {"group": "group", "none": None, "known": 1.3}
+STEP = 0.02  # of the logarithm of time
+
+
+def every_sample(law: Law, n: int, earliest: float = -40.0):
+    """Every set of n strings ``(n, times, T)``, with the times and weights of the threshold.
 
     With exponential arrival times of rate p the sample is the first n to arrive, and the time of
     the next one is exp(-threshold). The rule in log-time is exact to rounding for such integrands.
     """
-    law = Law(2, 3, seed=3)
     probs = law.probabilities().detach()
-    grid = torch.arange(-40.0, 11.0, 0.02, dtype=torch.float64)
-    time = grid.exp()
+    time = torch.arange(earliest, 11.0, STEP, dtype=torch.float64).exp()
     arrived = -torch.expm1(-probs[:, None] * time)  # (strings, times)
-    expected_value, expected = 0.0, torch.zeros_like(law.logits)
     for chosen in itertools.combinations(range(len(probs)), n):
-        rest = [s for s in range(len(probs)) if s not in chosen]
         # Density of the threshold: one of the rest arrives now, the others of the rest later.
-        rates = sum(probs[s] for s in rest)
-        density = arrived[list(chosen)].prod(0) * rates * torch.exp(-rates * time)
-        weight = density * time * 0.02
-        strings = law.strings[list(chosen)][:, None].expand(n, len(time), law.length)
+        rate = probs.sum() - probs[list(chosen)].sum()
+        density = arrived[list(chosen)].prod(0) * rate * torch.exp(-rate * time)
+        yield (
+            law.strings[list(chosen)][:, None].expand(-1, len(time), -1),
+            time,
+            density * time * STEP,
+        )
+
+
+@pytest.mark.parametrize("n", [2, 3])
+@pytest.mark.parametrize("baseline", BASELINES.values(), ids=BASELINES)
+def test_the_weighted_loss_is_unbiased(n, baseline):
+    """Integrated over the threshold for every set of n strings."""
+    law = Law(2, 3, seed=3)
+    value, gradient = 0.0, torch.zeros_like(law.logits)
+    for strings, time, weight in every_sample(law, n):
         log_probs = law.log_probs(strings).sum(-1)
-        loss = without_replacement_loss(log_probs, reward(strings), -time.log())
-        expected_value += float(weight @ loss.detach())
-        expected += law.backward(weight @ loss)
-    assert expected_value == pytest.approx(float(probs @ reward(law.strings)), abs=1e-10)
-    assert (expected - law.gradient(reward)).abs().max() < 1e-10
+        loss = without_replacement_loss(log_probs, reward(strings), -time.log(), baseline=baseline)
+        value += float(weight @ loss.detach())
+        gradient += law.backward(weight @ loss)
+    truth = law.probabilities().detach() @ reward(law.strings)
+    assert value == pytest.approx(float(truth), abs=1e-10)
+    assert (gradient - law.gradient(reward)).abs().max() < 1e-10
+
+
+@pytest.mark.parametrize(
+    ("n", "baseline", "finite"), [(2, "group", False), (4, "group", True), (2, None, True)]
+)
+def test_when_the_variance_is_finite(n, baseline, finite):
+    """The second moment of the weights, with earlier and earlier thresholds counted in."""
+    law, moments = Law(2, 3, seed=3), []
+    for earliest in (-7.0, -14.0):
+        moment = 0.0
+        for strings, time, weight in every_sample(law, n, earliest):
+            log_probs = law.log_probs(strings).sum(-1).detach().requires_grad_()
+            loss = without_replacement_loss(
+                log_probs, reward(strings), -time.log(), baseline=baseline
+            )
+            (slope,) = torch.autograd.grad(loss.sum(), log_probs)
+            moment += float(weight @ slope.square().sum(0))
+        moments.append(moment)
+    assert (moments[1] < 1.01 * moments[0]) == finite
+    assert finite or moments[1] > 100 * moments[0]
 
 
 def test_ordered_samples_without_replacement():
@@ -65,14 +97,29 @@ def test_ordered_samples_without_replacement():
     assert_mean(pairs, expected.flatten())
 
 
-def test_estimates_of_a_search_have_the_right_mean():
-    law = Law(3, 3, seed=2, scale=2.0)
-    beam, tokens, _ = search(law, 4, 20_000)
-    log_probs = law.log_probs(tokens[:4]).sum(-1)
-    torch.testing.assert_close(beam.log_probs[:4], log_probs.detach())
-    estimates = without_replacement_loss(log_probs, reward(tokens[:4]), beam.threshold)
+@pytest.mark.parametrize("n", [2, 4])
+def test_estimates_of_a_search_have_the_right_mean(n):
+    law = Law(4, 2, seed=2, scale=1.5)  # n = 2 keeps fewer continuations than there are tokens
+    beam, tokens, _ = search(law, n, 20_000)
+    log_probs = law.log_probs(tokens[:n]).sum(-1)
+    torch.testing.assert_close(beam.log_probs[:n], log_probs.detach())
+    estimates = without_replacement_loss(log_probs, reward(tokens[:n]), beam.threshold)
     truth = (law.probabilities() * reward(law.strings)).sum()
     assert_mean(estimates.detach(), truth.detach())
+
+
+def test_the_threshold_has_the_law_that_the_weights_rest_on():
+    """exp(-threshold) is the time of the third of exponential arrivals of rates p."""
+    law = Law(3, 2, seed=1)
+    beam, _, _ = search(law, 2, 20_000)
+    probs = law.probabilities().detach()
+    for time in (0.5, 1.5, 3.0):
+        # Not yet: at most two strings have arrived by then.
+        arrived = -torch.expm1(-probs * time)
+        count = torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)
+        for chance in arrived:
+            count = count * (1 - chance) + torch.nn.functional.pad(count[:-1], (1, 0)) * chance
+        assert_mean(beam.threshold.neg().exp() > time, count.sum())
 
 
 def test_all_strings_of_a_small_law_give_the_exact_gradient():

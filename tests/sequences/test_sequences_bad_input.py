@@ -73,7 +73,7 @@ CASES = {
     ),
     "beam loss n": (
         lambda: sequences.without_replacement_loss(F[:1], F[:1], F[0]),
-        "log_probs must have n >= 2, got 1",
+        'baseline must be "group" with n >= 2, .* got .group. with n = 1',
     ),
     "mask": (
         lambda: sequences.sequence_loss(LOGS, F, mask=MASK[..., :1]),

@@ -14,7 +14,6 @@ import tyro
 from dbsurf.commands import report
 from dbsurf.experiments import registry
 from dbsurf.report.collect import collect
-from dbsurf.report.write import sentences
 from dbsurf.runs.processes import LocalPool
 from dbsurf.sweep.carry_out import carry_out
 from dbsurf.sweep.command import available_cores
@@ -50,6 +49,8 @@ def run(options: Options) -> None:
         command(options),
         lambda count, board: LocalPool(min(workers, count)),
     )
+    from dbsurf.report.write import sentences
+
     page = report.write(report.Options(runs=(options.out,), out=options.out))
     records = registry.every()
     show(page, sentences(collect([options.out], records), records))
@@ -73,7 +74,7 @@ def command(options: Options) -> str:
 
 
 def show(page: Path, supported: dict[str, list[str]]) -> None:
-    """Where the report is, and one sentence for each experiment."""
+    """Print where the report is, and one sentence for each experiment."""
     width = min(100, shutil.get_terminal_size().columns)
     print(f"\nThe report is {page}. It supports:")
     for texts in supported.values():

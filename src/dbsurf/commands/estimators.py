@@ -10,7 +10,7 @@ from rich.table import Table
 
 import dbsurf
 
-TITLES = ("name", "bias", "evaluations", "needs ∇f", "distributions", "options")
+TITLES = ("name", "bias", "f calls", "needs ∇f", "distributions", "options")
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ def run(options: Options) -> None:
     """Print the table."""
     table = Table(box=None, pad_edge=False)
     for title in TITLES:
-        table.add_column(title, no_wrap=title == "name")
+        table.add_column(title, no_wrap=title != "options", overflow="fold")
     for name in dbsurf.available():
         table.add_row(*row(name))
     Console().print(table)
@@ -38,7 +38,7 @@ def row(name: str) -> tuple[str, ...]:
     own = [word for word in parameters if word not in ("self", "n", "validate")]
     return (
         name,
-        "none" if estimator.unbiased else "yes, by default",
+        "none" if estimator.unbiased else "yes",
         evaluations(name),
         "yes" if estimator.needs_grad_f else "no",
         estimator.distributions,

@@ -12,7 +12,6 @@ import tyro
 from dbsurf.experiments import registry
 from dbsurf.files import write_atomically
 from dbsurf.report.collect import collect
-from dbsurf.report.write import PAGE, files
 
 
 @dataclass(frozen=True)
@@ -38,6 +37,8 @@ def run(options: Options) -> None:
 
 def write(options: Options) -> Path:
     """Collect the runs and write every file of the report; returns the page's path."""
+    from dbsurf.report.write import PAGE, files  # matplotlib and pandas take a second to import
+
     records = registry.every()
     runs = collect(options.runs, records)
     out = options.out if options.out is not None else options.runs[0]

@@ -127,10 +127,11 @@ class Coordinates(ABC):
         table = self.table()
         coords, values = table.shape[:-1], table.shape[-1]
         event = coords[len(self.batch_shape) :]
-        state = torch.arange(values ** event.numel(), device=table.device)
+        count = values ** event.numel()
+        state = torch.arange(count, device=table.device)
         place = values ** torch.arange(event.numel(), device=table.device)
         digits = (state.unsqueeze(-1) // place) % values  # (states, event.numel())
-        index = digits.view(-1, *(1,) * len(self.batch_shape), *event).expand(-1, *coords)
+        index = digits.view(count, *(1,) * len(self.batch_shape), *event).expand(count, *coords)
         chosen = table.expand(*index.shape, values).gather(-1, index.unsqueeze(-1))[..., 0]
         mass = chosen.flatten(1 + len(self.batch_shape)) if event else chosen.unsqueeze(-1)
         return self.decode(index, None), mass.prod(-1)

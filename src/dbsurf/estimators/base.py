@@ -84,6 +84,7 @@ class Estimator(nn.Module, ABC):
         n: number of samples; None if all states are enumerated.
         evaluations: how often f is evaluated per draw; None if that depends on the support.
         unbiased: whether the expectation of the estimate is the gradient, for every f and p.
+        objective: of what the gradient is estimated: "mean" for E[f], else what `average` is.
         learns: whether it has a state that calls in training mode change.
         needs_grad_f: whether f has to be differentiable in x.
         grad_f_for: the step that uses the gradient of f at the samples: "combine", "learn" (in
@@ -96,6 +97,7 @@ class Estimator(nn.Module, ABC):
     grad_f_for: Literal["nothing", "combine", "learn"] = "nothing"
     bernoulli_only: bool = False
     unbiased: bool = True
+    objective: str = "mean"
     learns: bool = False
 
     def __init__(self, n: int, sampler: Sampler, *, smallest: int = 1, validate: bool = True):

@@ -43,7 +43,7 @@ class Exact(Estimator):
 
     @property
     def distributions(self) -> str:
-        return "finite"
+        return "finite support"
 
     def draw_with_noise(
         self, law: Coordinates, generator: torch.Generator | None

@@ -150,7 +150,7 @@ class RODEO(Estimator):
         by_network = torch.autograd.grad(pieces.table, surrogate[:-2], pieces.pull(by_h))
         gradients = [*by_network, by_first, by_second]
         # A loss scaled beyond its range arrives here as infinity; what is known must survive it.
-        if all(bool(torch.isfinite(gradient).all()) for gradient in gradients):
+        if torch.stack([torch.isfinite(gradient).all() for gradient in gradients]).all():
             self.fitter.step(gradients)
 
 
@@ -263,7 +263,7 @@ def lines(surrogate: Surrogate, f_values: Tensor) -> tuple[Tensor, Tensor]:
     # A unit without weight has its kink at an end; one without shift either is 0 anyway.
     kinks = torch.nan_to_num(-shift.detach() / weight.detach())
     kinks, order = kinks.sort(-1)
-    flat = shift.new_ones(()).expand_as(shift) * weight
+    flat = weight.expand_as(shift)
     both = torch.stack([flat, flat, shift, shift], -1)  # (n, batch, HIDDEN, 4)
     scale = torch.cat([outer, outer]).T  # (HIDDEN, 4)
     constant = torch.nn.functional.pad(surrogate.constant, (2, 0))

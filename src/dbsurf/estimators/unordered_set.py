@@ -15,13 +15,19 @@ from dbsurf.samplers.base import uniform
 from dbsurf.samplers.iid import IID
 
 MOST_STATES = 2**16
+LARGEST = 12  # n: the subsets of the set are walked
 
 
-class Without(NamedTuple):
-    """States drawn without replacement: their probabilities, and what they leave."""
+class Shares(NamedTuple):
+    r"""What each state of a set stands for, in double precision.
 
-    mass: Tensor  # (n, *batch), float64
-    rest: Tensor  # (*batch,), the probability of all other states
+    Attributes:
+        alone: $p(s) W(S \setminus s)/W(S)$, ``(n, *batch)``.
+        after: $p(s') W(S \setminus \{s, s'\})/W(S \setminus s)$, ``(n, n, *batch)``, s first.
+    """
+
+    alone: Tensor
+    after: Tensor
 
 
 class UnorderedSet(Estimator):
@@ -39,7 +45,7 @@ class UnorderedSet(Estimator):
 
     Bias: none. Evaluations of f: n, or the number of states if that is smaller. Needs no gradient
     of f. n >= 2. Finite laws of at most 2**16 states: one categorical, or a few coordinates whose
-    states are enumerated together. The cost beside f grows as n 2**n.
+    states are enumerated together. The cost beside f grows as $n 2^n$; n is at most 12.
 
     Args:
         n: number of different states.
@@ -60,12 +66,12 @@ class UnorderedSet(Estimator):
 
     def __init__(self, n: int, *, validate: bool = True) -> None:
         super().__init__(n, IID(), smallest=2, validate=validate)
-        if n > 16:
-            raise ValueError(f"n must be at most 16 for UnorderedSet, got {n}")
+        if n > LARGEST:
+            raise ValueError(f"n must be at most {LARGEST} for UnorderedSet, got {n}")
 
     @property
     def distributions(self) -> str:
-        return "finite"
+        return "finite support"
 
     def check_law(self, law: Coordinates) -> None:
         super().check_law(law)
@@ -78,8 +84,8 @@ class UnorderedSet(Estimator):
 
     def draw_with_noise(
         self, law: Coordinates, generator: torch.Generator | None
-    ) -> tuple[Any, Without]:
-        """The states of the set, in the order of an exponential race, and their probabilities."""
+    ) -> tuple[Any, Shares]:
+        """The states of the set, in the order of an exponential race, and their shares."""
         states, mass = law.states()
         mass = mass.detach().double()
         assert self.n is not None
@@ -91,62 +97,54 @@ class UnorderedSet(Estimator):
             shape = index.shape + (1,) * (values.ndim - index.ndim)
             return values.gather(0, index.reshape(shape).expand(n, *values.shape[1:]))
 
-        return each(choose, states), _without(mass, index)
+        return each(choose, states), shares(mass, index)
 
     def average(self, f_values: Tensor, draw: Draw) -> Tensor:
-        return (self._shares(draw)[0].to(f_values.dtype) * f_values).sum(0)
+        return (_shares_of(draw).alone.to(f_values.dtype) * f_values).sum(0)
 
     def combine(self, draw: Draw) -> Combination:
-        shares, inner = self._shares(draw)
-        f_values = draw.f_values.to(shares.dtype)
-        baseline = (inner * f_values).sum(1)
-        return Combination((shares * (f_values - baseline)).to(draw.f_values.dtype))
-
-    def _shares(self, draw: Draw) -> tuple[Tensor, Tensor]:
-        without = draw.noise
-        if without is None:
-            without = _of_samples(draw.law, draw.samples)
-        return shares(without)
+        alone, after = _shares_of(draw)
+        f_values = draw.f_values.to(alone.dtype)
+        baseline = (after * f_values).sum(1)
+        return Combination((alone * (f_values - baseline)).to(draw.f_values.dtype))
 
 
-def shares(without: Without) -> tuple[Tensor, Tensor]:
-    """What each state s stands for, ``(n, *batch)``, and each s' once s is gone, ``(n, n, ...)``.
+def shares(table: Tensor, index: Tensor) -> Shares:
+    """The shares of the states with numbers ``(n, *batch)`` among all, ``(states, *batch)``.
 
     W is built up over the subsets A of S, by which of its states is drawn first:
     W(A) = sum over a of p(a) W(A without a) / (mass of A and of all that is outside S).
     All terms are positive. Where the mass that is left is 0, so is what it could be multiplied
     with, and W is set to its limit 1.
     """
-    mass, rest = without
+    mass, rest = table.gather(0, index), table.scatter(0, index, 0.0).sum(0)
     n = mass.shape[0]
-    chance = [torch.ones_like(rest)]
-    total = [rest]
-    for subset in range(1, 2**n):
-        members = [i for i in range(n) if subset >> i & 1]
-        total.append(total[subset & (subset - 1)] + mass[members[0]])
-        first = sum(mass[i] * chance[subset ^ (1 << i)] for i in members)
-        left = total[subset]
-        chance.append(torch.where(left > 0, first / torch.where(left > 0, left, 1), 1))
-    full = 2**n - 1
-    gone = [full ^ (1 << i) for i in range(n)]
-    outer = torch.stack([mass[i] * chance[gone[i]] / chance[full] for i in range(n)])
-    inner = [
-        torch.stack([mass[j] * chance[gone[i] & gone[j]] / chance[gone[i]] for j in range(n)])
-        for i in range(n)
-    ]
-    return outer, torch.stack(inner)
+    subset = torch.arange(2**n, device=mass.device)
+    member = (subset.unsqueeze(-1) >> torch.arange(n, device=mass.device)) & 1  # (2^n, n)
+    size = member.sum(-1)
+    left = rest + torch.tensordot(member.to(mass.dtype), mass, 1)  # (2^n, *batch)
+    chance = torch.ones_like(left)
+    for count in range(1, n + 1):
+        of_size = subset[size == count]
+        first = torch.zeros_like(left[of_size])
+        for i in range(n):
+            drawn = member[of_size, i].reshape(-1, *(1,) * rest.ndim)
+            first = first + drawn * mass[i] * chance[of_size & ~(1 << i)]
+        here = left[of_size]
+        chance[of_size] = torch.where(here > 0, first / torch.where(here > 0, here, 1), 1)
+    one_gone = (2**n - 1) ^ (1 << torch.arange(n, device=mass.device))  # (n,)
+    two_gone = one_gone.unsqueeze(-1) & one_gone  # (n, n)
+    alone = mass * chance[one_gone] / chance[-1]
+    return Shares(alone, mass * chance[two_gone] / chance[one_gone].unsqueeze(1))
 
 
-def _without(mass: Tensor, index: Tensor) -> Without:
-    """The states with these numbers, ``(n, *batch)``, among all of them."""
-    return Without(mass.gather(0, index), mass.scatter(0, index, 0.0).sum(0))
-
-
-def _of_samples(law: Coordinates, samples: Tensor) -> Without:
-    """Samples that were given: their states are looked up among all states."""
-    mass = law.states()[1].detach().double()
-    digits = law.encode(samples)  # (n, *batch, *coordinates of an event)
-    batch_dims = mass.ndim - 1
-    digits = digits.unsqueeze(-1).flatten(1 + batch_dims)
-    place = law.table().shape[-1] ** torch.arange(digits.shape[-1], device=mass.device)
-    return _without(mass, (digits * place).sum(-1))
+def _shares_of(draw: Draw) -> Shares:
+    """The shares found when the set was drawn; those of given samples are looked up."""
+    if draw.noise is not None:
+        found: Shares = draw.noise
+        return found
+    mass = draw.law.states()[1].detach().double()
+    digits = draw.law.encode(draw.samples)  # (n, *batch, *coordinates of an event)
+    digits = digits.unsqueeze(-1).flatten(mass.ndim)
+    place = draw.law.table().shape[-1] ** torch.arange(digits.shape[-1], device=mass.device)
+    return shares(mass, (digits * place).sum(-1))

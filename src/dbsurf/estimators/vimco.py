@@ -46,6 +46,8 @@ class VIMCO(Estimator):
         Mnih and Rezende, "Variational inference for Monte Carlo objectives", ICML 2016.
     """
 
+    objective = "log-mean-exp"
+
     def __init__(
         self,
         n: int,

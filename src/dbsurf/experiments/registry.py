@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from functools import cache
 from importlib.metadata import entry_points
 
 from dbsurf import experiments as package
@@ -17,11 +18,13 @@ from dbsurf.runs.experiment import Experiment
 GROUP = "dbsurf.experiments"
 
 
+@cache
 def groups() -> dict[str, str]:
     """The package of every group of experiments, by the first word of their command."""
-    here = {item.name: f"{GROUP}.{item.name}" for item in pkgutil.iter_modules(package.__path__)
-            if item.ispkg}  # fmt: skip
-    return {**{entry.name: entry.value for entry in entry_points(group=GROUP)}, **here}
+    modules = pkgutil.iter_modules(package.__path__)
+    here = {item.name: f"{GROUP}.{item.name}" for item in modules if item.ispkg}
+    outside = {entry.name: entry.value for entry in entry_points(group=GROUP)}
+    return {**outside, **here}
 
 
 def load(group: str) -> tuple[Experiment, ...]:

@@ -1,1 +1,1 @@
-"""One page from whatever runs there are: tables, figures, and where each number comes from."""
+"""One page about a set of runs: tables, figures, and the command behind every number."""

@@ -39,7 +39,7 @@ STYLE: Any = {
     "pdf.fonttype": 42,
 }
 
-# Colours that stand for the page's own, exchanged in the SVG.
+# Placeholders that are replaced in the SVG by the page's own colours.
 INK, RULE = "#010203", "#040506"
 _THEME: Any = {
     **dict.fromkeys(
@@ -51,7 +51,7 @@ _THEME: Any = {
     "axes.unicode_minus": True,
     "axes.formatter.useoffset": False,
 }
-# Who drew it, and a style that would reach beyond the drawing.
+# Metadata, and a style sheet that would apply to the whole page.
 _UNWANTED = r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>"
 WIDTH, HEIGHT = 3.5, 2.7  # inches, of one panel
 LETTERS = 40  # in a line of its title
@@ -89,7 +89,7 @@ def looks(series: Sequence[str]) -> dict[str, Look]:
 
 
 def panel_svgs(chart: Chart) -> list[str]:
-    """Every panel as an SVG element for a page; the legend is the page's."""
+    """Every panel as an SVG element for a page, without the legend, which the page has."""
     look = looks(chart.series)
     found = []
     for position, panel in enumerate(chart.panels):
@@ -175,12 +175,12 @@ def _draw_line(axis: Axes, line: Line, look: Look, *, markers: bool) -> None:
 
 
 def _plain(text: str) -> str:
-    """A dollar sign is a dollar sign, not mathematics."""
+    """Text for matplotlib, with dollar signs escaped."""
     return text.replace("$", r"\$")
 
 
 def _svg(figure: Figure, name: str) -> str:
-    """The figure as one SVG element: the page's ink and font, identifiers of its own."""
+    """The figure as one SVG element with the page's colours and font and unique identifiers."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     text = buffer.getvalue()

@@ -30,13 +30,13 @@ class Run:
         record: the experiment it is of; None where that is not known.
         state: finished, unfinished, repeated (a finished run of the same configuration comes
             before it) or damaged.
-        reason: what is wrong with one that is damaged, which one a repeated one repeats.
+        reason: what is wrong with a damaged run; which run a repeated one repeats.
         configuration: what it computes.
         summary: its results, empty unless it is finished.
         metrics: its rows during training.
         curves: its rows of a search by table.
         environment: versions, hardware, the command that was typed.
-        number: by which the report refers to it.
+        number: the number by which the report refers to it.
     """
 
     folder: Path
@@ -69,7 +69,7 @@ class Run:
 
     @property
     def command(self) -> str:
-        """What to type to make this run again: from its configuration, else what was typed."""
+        """The command that repeats this run: from its configuration, else as it was typed."""
         again = "" if self.record is None else self.record.command_for(self.configuration)
         if again and self.summary.get("variance_by_estimator"):
             again += " --measure-variance"  # not in the configuration, but in the results
@@ -78,7 +78,7 @@ class Run:
 
 
 def collect(places: Sequence[Path], records: Sequence[Experiment]) -> list[Run]:
-    """All runs in ``places`` and below, numbered, those that belong together side by side.
+    """All runs in ``places`` and below, numbered; runs of one setting are neighbours.
 
     Args:
         places: folders.

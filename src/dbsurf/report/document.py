@@ -30,7 +30,7 @@ class Bullets:
 
 @dataclass(frozen=True)
 class Missing:
-    """What no run has provided, and the command that would."""
+    """What is missing in the report, and the command that provides it."""
 
     kind: ClassVar[str] = "missing"
     text: str
@@ -42,9 +42,9 @@ class Cell:
     """One cell of a table.
 
     Attributes:
-        text: what it says.
-        note: a smaller word below it.
-        runs: numbers of the runs it rests on, linked to the list of runs.
+        text: its content.
+        note: smaller text below it.
+        runs: numbers of the runs it is computed from, linked to the list of runs.
         best: the best of its kind, set in bold.
         code: a command or a path.
         anchor: a place that links can go to.
@@ -60,7 +60,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table; a quiet one is there for comparison, a first one begins a group."""
+    """A row of a table; ``quiet`` rows are printed in grey, a ``first`` row begins a group."""
 
     cells: tuple[Cell, ...]
     quiet: bool = False
@@ -72,7 +72,7 @@ class Table:
     """A table.
 
     Attributes:
-        caption: what it shows and what it rests on.
+        caption: what it shows and how it is computed.
         titles: of the columns.
         rows: as many cells each.
         words: how many columns at the left are words; the others are numbers.
@@ -129,7 +129,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Picture:
-    """A PNG that a run left behind; a drawing has a white ground, a photograph has not."""
+    """A PNG file of a run; a ``drawing`` has a white background."""
 
     name: str
     png: bytes
@@ -165,7 +165,7 @@ Block = Paragraph | Bullets | Missing | Table | Chart | Gallery
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, the word by which links find it, and what stands below."""
+    """A heading, the anchor for links to it, and the blocks below it."""
 
     anchor: str
     title: str

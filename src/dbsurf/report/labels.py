@@ -89,6 +89,20 @@ VARIANTS = {
         Variant("quadraticcv", (), "QuadraticCV", "#004D40", "-"),
         Variant("reinforce", (), "REINFORCE", SKY, "-"),
         Variant("reinforce", ("baseline=running-mean",), "REINFORCE running mean", INDIGO, "-"),
+        Variant("rodeo", (), "RODEO", "#8C1D40", "-."),
+        Variant("arm", (), "ARM", "#3E7CB1", "-."),
+        Variant("muprop", (), "MuProp", "#A05195", "-"),
+        Variant("rebar", (), "REBAR", "#B8860B", "-."),
+        Variant("relax", (), "RELAX", "#DA70D6", "-"),
+        Variant("unorderedset", (), "unordered set", "#5B8C5A", "--"),
+        Variant("localexpectation", (), "local expectation", "#9E9D24", "-."),
+        Variant("indecater", (), "IndeCateR", "#6D4C41", "-"),
+        Variant("stickbreaking", (), "stick-breaking", "#00ACC1", "--"),
+        Variant("vimco", (), "VIMCO", "#C62828", "--"),
+        Variant("straightthrough", (), "straight-through", "#546E7A", "-."),
+        Variant("gumbelsoftmax", (), "Gumbel-softmax", "#7E57C2", "--"),
+        Variant("reinmax", (), "ReinMax", "#F06292", "-."),
+        Variant("exact", (), "exact", "#263238", ":"),
         Variant("evolution", (), "evolution", TEAL, "-"),
         Variant("random", (), "random search", OLIVE, ":"),
     )
@@ -121,16 +135,8 @@ def estimator_name(found: str) -> str:
     if found in VARIANTS:
         return VARIANTS[found].name
     first, *options = found.split(" ")
-    name = VARIANTS[first].name if first in VARIANTS else _class_name(first)
+    name = VARIANTS[first].name if first in VARIANTS else first
     return " ".join([name, *options])
-
-
-def _class_name(estimator: str) -> str:
-    """The name of the estimator's class, where there is such an estimator."""
-    if estimator not in dbsurf.available():
-        return estimator
-    built = dbsurf.get(estimator) if estimator == "exact" else dbsurf.get(estimator, 4)
-    return type(built).__name__
 
 
 def dataset_name(name: str) -> str:

@@ -85,7 +85,7 @@ def _cell(cell: Cell) -> str:
 
 
 def plain(text: str) -> str:
-    """Text in which nothing but backticks means something.
+    """Text in which all Markdown but backticks is escaped.
 
     >>> plain("a <b> *c*")
     'a &lt;b> \\\\*c\\\\*'
@@ -94,15 +94,15 @@ def plain(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    """Text as code, whatever is in it."""
+    """Text as inline code, also if it contains backticks."""
     return f"`` {text} ``" if "`" in text else f"`{text}`"
 
 
 def _barred(text: str) -> str:
-    """Fit for a cell."""
+    """Text for a cell of a table."""
     return text.replace("|", r"\|")
 
 
 def _bracketed(text: str) -> str:
-    """Fit for the words of a link."""
+    """Text for the words of a link."""
     return plain(text).replace("[", r"\[").replace("]", r"\]")

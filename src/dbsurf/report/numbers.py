@@ -62,14 +62,14 @@ class Difference:
 
     @property
     def decided(self) -> bool:
-        """Whether the interval leaves out 0."""
+        """Whether the interval excludes 0."""
         return self.known and (self.low > 0 or self.high < 0)
 
 
 def difference(first: Sequence[float], second: Sequence[float]) -> Difference:
     """Mean of ``first`` minus mean of ``second``.
 
-    Welch's interval: the runs of the two may scatter differently, and few runs make it wide.
+    Welch's interval: the two variances may differ, and few runs make the interval wide.
     """
     from scipy import stats  # slow to import, and every command of dbsurf imports this file
 
@@ -78,7 +78,7 @@ def difference(first: Sequence[float], second: Sequence[float]) -> Difference:
     if one.count < 2 or two.count < 2:
         return Difference(value, math.nan, math.nan)
     a, b = one.error**2, two.error**2
-    if a + b == 0:  # no scatter at all: the interval is the point
+    if a + b == 0:  # both variances are 0: the interval is a point
         return Difference(value, value, value)
     freedom = (a + b) ** 2 / (a**2 / (one.count - 1) + b**2 / (two.count - 1))
     reach = float(stats.t.ppf(0.975, freedom)) * math.sqrt(a + b)
@@ -86,7 +86,7 @@ def difference(first: Sequence[float], second: Sequence[float]) -> Difference:
 
 
 def ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
-    """Consecutive numbers drawn together.
+    """Consecutive numbers joined into ranges.
 
     >>> ranges([1, 2, 3, 7, 9, 10])
     [(1, 3), (7, 7), (9, 10)]

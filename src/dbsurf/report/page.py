@@ -20,7 +20,7 @@ from dbsurf.report.numbers import listed, ranges
 
 @dataclass(frozen=True)
 class Tile:
-    """One figure at the top of the page."""
+    """One number at the top of the page, with its label."""
 
     label: str
     value: str
@@ -59,7 +59,7 @@ def render(
 
 
 def inline(text: str) -> Markup:
-    """Escaped text, with what stands in backticks as code, that does not break inside a number.
+    """Escaped text with backticks as code, and without line breaks inside numbers.
 
     >>> inline("a < b, `x`")
     Markup('a &lt; b, <code>x</code>')
@@ -69,7 +69,7 @@ def inline(text: str) -> Markup:
 
 
 def typeset(text: str) -> str:
-    """A real minus, and no line break around ± or in ``n = 4`` and ``95 %``."""
+    """Minus signs instead of hyphens, and no line break around ± or in ``n = 4`` and ``95 %``."""
     text = re.sub(r"(?<![\w-])-(?=ELBO|\d)", "\N{MINUS SIGN}", text)
     return re.sub(r" (±) |(?<=\bn) (=) | (%)", _unbroken, text)
 
@@ -88,12 +88,12 @@ def flags(command: str) -> Markup:
 
 
 def data_uri(picture: Picture) -> str:
-    """A picture inside its own address."""
+    """A picture as a data URI."""
     return f"data:image/png;base64,{base64.b64encode(picture.png).decode()}"
 
 
 def described(panel: Panel) -> str:
-    """A panel in words, for those who cannot see it: where each line begins and ends."""
+    """A panel in words, for screen readers: where each line begins and ends."""
     ends = [
         f"{estimator_name(line.series)} from {line.y[0]:.4g} at {line.x[0]:g} "
         f"to {line.y[-1]:.4g} at {line.x[-1]:g}"

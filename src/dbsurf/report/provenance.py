@@ -100,7 +100,7 @@ def described(run: Run) -> str:
 
 
 def state(run: Run) -> str:
-    """Finished or what it is instead, and why."""
+    """The state of a run in words, with the reason if it is not finished."""
     if run.state == UNFINISHED:
         total = run.configuration.get("steps")
         done = "no step measured yet" if run.step is None else f"at step {run.step:,}"

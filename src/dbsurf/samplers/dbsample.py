@@ -58,13 +58,14 @@ class DBSample(Sampler):
         first, *others = draws.unbind(0)
         count = mark(first, probs).clone()
         for i, draw in enumerate(others, start=1):
-            # q = p + alpha (p - count / i). The difference comes first: p (1 + alpha) would lose p
-            # to a large alpha. A uniform is below q exactly when it is below q clamped to [0, 1].
-            gap = torch.sub(probs, count, alpha=1 / i)
+            # q = p - alpha (count - i p) / i. The difference comes first, and is exactly 0 at p = 0
+            # and 1: p (1 + alpha) would lose p to a large alpha. A uniform is below q exactly when
+            # it is below q clamped to [0, 1].
+            excess = torch.sub(count, probs, alpha=i)
             if isinstance(alpha, Tensor):
-                q = torch.addcmul(probs, gap, alpha)
+                q = torch.addcmul(probs, excess, alpha, value=-1 / i)
             else:
-                q = torch.add(probs, gap, alpha=alpha)
+                q = torch.sub(probs, excess, alpha=alpha / i)
             count.add_(mark(draw, q))
         return draws
 
@@ -86,8 +87,8 @@ class DBSample(Sampler):
             # q is not divided by its sum (between 1 and m): the search scales the target instead.
             if index:
                 counts = counts.scatter_add(-1, index[-1], one)
-                gap = torch.sub(probs, counts, alpha=1 / len(index))
-                q = (probs + alpha * gap).clamp(0, 1)
+                excess = torch.sub(counts, probs, alpha=len(index))
+                q = (probs - alpha / len(index) * excess).clamp(0, 1)
             index.append(invert_cdf(q.cumsum(-1), draw))
         return torch.cat(index, -1).movedim(-1, 0)
 

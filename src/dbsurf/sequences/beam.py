@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -70,7 +70,9 @@ class StochasticBeam(Group):
         self.log_probs = torch.zeros(shape, dtype=torch.float64, device=self.device)
         # All sequences are the same empty one at the start: only the first may be continued.
         self.perturbed = torch.full_like(self.log_probs, -torch.inf)
-        self.perturbed[0] = 0
+        # The maximum over all sequences is a Gumbel variable itself. A fixed one would draw the
+        # same sets, but the threshold would not have the law that the weights rest on.
+        self.perturbed[0] = -torch.log(-torch.log1p(-self._random(*self.batch_shape)))
 
     @torch.no_grad()
     def step(self, logits: Tensor, *, finished: Tensor | None = None, pad: int = 0) -> BeamStep:
@@ -153,19 +155,31 @@ class StochasticBeam(Group):
         return child, log_probs, token.masked_fill(ended, pad)
 
 
-def without_replacement_loss(log_probs: Tensor, f_values: Tensor, threshold: Tensor) -> Tensor:
+def without_replacement_loss(
+    log_probs: Tensor,
+    f_values: Tensor,
+    threshold: Tensor,
+    *,
+    baseline: Tensor | float | Literal["group"] | None = "group",
+) -> Tensor:
     r"""An unbiased estimate of E[f], with an unbiased gradient, from sequences without replacement.
 
     With $w_i = p_i / q_i$ and $q_i = 1 - \exp(-\exp(\log p_i - \kappa))$ the value is
-    $B = \sum_i w_i f_i$ and the gradient
-    $\sum_i w_i \, [f_i (1 + w_i - p_i) - B] \, \nabla \log p_i$. B is a baseline from the same
-    sequences, and the terms with $w_i - p_i$ remove the bias that its own f_i would bring.
+    $B = \sum_i w_i f_i$. The gradient with a baseline b from elsewhere is
+    $\sum_i w_i (f_i - b) \nabla \log p_i$. With a baseline from the group it is
+    $\sum_i w_i \, [f_i (1 + w_i - p_i) - B] \, \nabla \log p_i$, where the terms with
+    $w_i - p_i$ remove the bias that a sequence's own f_i brings.
+
+    The weights are large if all n sequences happen to have large Gumbels. With a baseline from the
+    group the variance is finite for n >= 4 only, although the mean is right from n = 2 on.
 
     Args:
-        log_probs: log-probabilities of whole sequences, ``(n, *batch)``, n >= 2; -inf for those
-            that are not `BeamStep.alive`.
+        log_probs: log-probabilities of whole sequences, ``(n, *batch)``; -inf for those that are
+            not `BeamStep.alive`.
         f_values: ``(n, *batch)``.
         threshold: `StochasticBeam.threshold`, ``(*batch)``.
+        baseline: "group" (n >= 2), None for 0, or one from elsewhere, a number or a tensor that
+            fits ``(*batch)``.
 
     Returns:
         ``(*batch,)``.
@@ -178,15 +192,21 @@ def without_replacement_loss(log_probs: Tensor, f_values: Tensor, threshold: Ten
             "log_probs and f_values must have shape (n, *batch) and threshold (*batch), got "
             f"{described(log_probs)}, {described(f_values)} and {described(threshold)}"
         )
-    if len(log_probs) < 2:
-        raise ValueError(f"log_probs must have n >= 2, got {len(log_probs)}")
+    if isinstance(baseline, str) and (baseline != "group" or len(log_probs) < 2):
+        raise ValueError(
+            f'baseline must be "group" with n >= 2, None, a number or a tensor, got {baseline!r} '
+            f"with n = {len(log_probs)}"
+        )
     with torch.no_grad():
         logs = log_probs.double()
         # A sequence that does not exist (fewer than n are possible) has p = 0 and w = 0.
         probs = logs.exp()
         chance = -torch.expm1(-torch.exp(logs - threshold))
         weights = torch.where(probs > 0, probs / chance, 0)
-        value = (weights * f_values).sum(0)
-        coefficient = weights * (f_values * (1 + weights - probs) - value)
+        if isinstance(baseline, str):
+            advantage = f_values * (1 + weights - probs) - (weights * f_values).sum(0)
+        else:
+            advantage = f_values - (0 if baseline is None else baseline)
+        coefficient = weights * advantage
     score = (coefficient.to(log_probs) * log_probs.masked_fill(probs == 0, 0)).sum(0)
     return (weights.to(f_values) * f_values).sum(0) + score - score.detach()

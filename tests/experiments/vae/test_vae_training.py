@@ -6,8 +6,16 @@ import numpy as np
 import pytest
 import torch
 
+import dbsurf
 from conftest import assert_mean
-from dbsurf.experiments.vae.training import Batches, Streams, binarise, mean_image
+from dbsurf.experiments.vae.model import DiscreteVAE
+from dbsurf.experiments.vae.training import (
+    Batches,
+    Streams,
+    binarise,
+    count_evaluations,
+    mean_image,
+)
 
 CPU = torch.device("cpu")
 
@@ -72,3 +80,21 @@ def test_one_stream_does_not_move_another():
 def test_mean_image():
     images = np.array([[[0, 255]], [[255, 255]], [[0, 51]]], dtype=np.uint8)
     torch.testing.assert_close(mean_image(images), torch.tensor([1 / 3, 2.2 / 3]))
+
+
+def test_evaluations_of_f_are_counted_where_they_are_not_known_beforehand():
+    model = DiscreteVAE(torch.full((6,), 0.5), latents=3, hidden=4)
+    assert count_evaluations(model, dbsurf.LOORF(4)) == 4
+    assert count_evaluations(model, dbsurf.QuadraticCV(4)) == 5
+    assert count_evaluations(model, dbsurf.Exact()) == 2**3
+    rows = []
+    estimator = dbsurf.get("localexpectation", 4)
+    logits = torch.zeros(1, 3)
+
+    def f(z: torch.Tensor) -> torch.Tensor:
+        rows.append(z.shape[0])
+        return z.sum(-1)
+
+    estimator.estimate(f, model.posterior(logits), generator=torch.Generator().manual_seed(1))
+    assert count_evaluations(model, estimator) == sum(rows)
+    assert estimator.training

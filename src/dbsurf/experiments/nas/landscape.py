@@ -21,7 +21,7 @@ Split = Literal["val", "test"]
 Epochs = Literal[12, 200]
 Floats = npt.NDArray[np.float64]
 
-#: What a found cell is reported with: split and epochs by name.
+#: The accuracies reported of a found cell: split and epochs by name.
 REPORTED: dict[str, tuple[Split, Epochs]] = {
     "val_12": ("val", 12),
     "val_200": ("val", 200),
@@ -45,7 +45,7 @@ class Table:
     def accuracies(self, *, dataset: str, split: Split, epochs: Epochs) -> Floats:
         """Accuracies of all cells, ``(15625,)``.
 
-        All three must be named: a number after 12 epochs cannot be had for one after 200.
+        All three must be named, so that an accuracy after 12 epochs is not taken for one after 200.
         """
         known = sorted({name for name, _, _ in self.columns})
         if dataset not in known:
@@ -66,7 +66,7 @@ class Table:
         return float(self.accuracies(dataset=dataset, split=split, epochs=epochs)[index])
 
     def record(self, index: int, dataset: str) -> dict[str, float | None]:
-        """What a found cell is reported with; None for what the table does not have."""
+        """The accuracies reported of a found cell; None where the table has no value."""
         return {
             name: float(self.columns[dataset, split, epochs][index])
             if (dataset, split, epochs) in self.columns

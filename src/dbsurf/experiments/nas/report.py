@@ -37,7 +37,7 @@ from dbsurf.report.tidy import plain_numbers, whole
 COMMAND = "dbsurf sweep table2 --scale laptop"
 OURS = "dbsurf"
 FOUND = ("val_12", "val_200", "test_200", "distinct_queries", "queries")  # of every cell found
-FIRST = 10  # queries at which a curve begins: before them it is all rise
+FIRST = 10  # queries at which a curve begins; before that it only rises
 
 
 def sections(runs: Sequence[Run]) -> list[Section]:
@@ -53,14 +53,14 @@ def sections(runs: Sequence[Run]) -> list[Section]:
 
 
 def paper_layout(found: list[Search]) -> list[Block]:
-    """Rows as the paper has them, then ours, then the best cell there is."""
+    """The paper's rows, then ours, then the best cell of the benchmark."""
     comparable = [one for one in found if one.landscape != SYNTHETIC and one.mean("test_200")]
     comparable = [one for one in comparable if one.dataset in DATASETS]
     text = (
         "Test accuracy in % of the cell that a search ends with, trained for 200 epochs: higher is "
         "better. The paper searches with a supernet and looks the cell found up in NAS-Bench-201; "
-        "a search by table looks every cell up that it meets, so its numbers answer an easier "
-        "question and stand in rows of their own."
+        "a search by table looks up every cell that it samples. That is an easier problem, so its "
+        "numbers are in separate rows."
     )
     blocks: list[Block] = [Paragraph(text)]
     if not comparable:
@@ -69,7 +69,7 @@ def paper_layout(found: list[Search]) -> list[Block]:
     if any(one.landscape == SYNTHETIC for one in found):
         text = (
             "Searches on the synthetic landscape, a made-up table of the same shape, are labelled "
-            "so below. Their accuracies are those of no network and belong in no row of table 2."
+            "so below. Their accuracies belong to no trained network and are not in table 2."
         )
         blocks.append(Paragraph(text))
     highest = {name: max(numbers[name][0] for numbers in TABLE_2.values()) for name in DATASETS}
@@ -120,7 +120,7 @@ def _our_rows(found: list[Search]) -> list[Row]:
 
 
 def _costs(found: list[Search]) -> Table:
-    """Every search: what it found and what it asked for."""
+    """Every search: the accuracy it found and the number of cells it looked up."""
     rows = []
     before = ""
     for one in found:
@@ -145,7 +145,7 @@ def _costs(found: list[Search]) -> Table:
 
 
 def _how(one: Search) -> str:
-    """Mode and n, and what is unusual."""
+    """Mode, n, and options that are not the defaults."""
     return f"by {one.mode}, n = {one.n}" + (f"; {one.setting}" if one.setting else "")
 
 
@@ -176,7 +176,7 @@ def search_curves(found: list[Search]) -> list[Block]:
                 optimum[title] = OPTIMUM[one.dataset]
     if not panels:
         return [
-            Missing("No search with a course (curves.csv).", "dbsurf nas table --dataset synthetic")
+            Missing("No search with curves (curves.csv).", "dbsurf nas table --dataset synthetic")
         ]
     caption = (
         "Test accuracy of the best cell so far against the number of distinct cells looked up, "
@@ -226,7 +226,7 @@ def _cells(found: list[Search]) -> Table:
 
 
 def _drawn_cells(found: list[Search]) -> list[Block]:
-    """Drawings that supernet runs left behind, of the run itself and of its seeds."""
+    """Drawings of cells in the folders of supernet runs and of their seeds."""
     pictures = [
         _picture(one, run, path)
         for one in found
@@ -245,7 +245,7 @@ def _picture(one: Search, run: Run, path: Path) -> Picture:
 
 
 def sentences(runs: Sequence[Run]) -> list[str]:
-    """What DBsurf found beside the best of the others; a synthetic landscape by itself."""
+    """What DBsurf found and the best of the others; synthetic tables in sentences of their own."""
     groups: dict[tuple[str, str], list[Search]] = {}
     for one in searches(runs):
         if one.mean("test_200") is not None:
@@ -262,7 +262,7 @@ def sentences(runs: Sequence[Run]) -> list[str]:
 
 
 def _outcome(ours: Search, group: list[Search]) -> str:
-    """One data set: our accuracy, what it took, and who came closest or further."""
+    """One data set: the accuracy of DBsurf, its queries, and the best other method."""
     means = {one: mean for one in group if (mean := one.mean("test_200")) is not None}
     text = f"{ours.name} {means.pop(ours).text()} %"
     if ours.landscape != SYNTHETIC:

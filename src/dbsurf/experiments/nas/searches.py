@@ -82,7 +82,7 @@ class Search:
         return [cell for run in self.runs for cell in run.summary["found"]]
 
     def mean(self, measure: str) -> Mean | None:
-        """Mean over seeds, or None where none has the number."""
+        """Mean over seeds, or None if no seed has this number."""
         values = [cell[measure] for cell in self.found if cell.get(measure) is not None]
         return Mean.of(values) if values else None
 
@@ -93,7 +93,7 @@ class Search:
 
     @property
     def place(self) -> str:
-        """Data set and landscape; a synthetic one is always called so."""
+        """The data set; a synthetic table is always named as such."""
         if self.landscape == SYNTHETIC:
             return f"{SYNTHETIC} landscape" + (
                 "" if self.dataset == SYNTHETIC else f" in place of {dataset_name(self.dataset)}"
@@ -136,7 +136,7 @@ def searches(runs: Sequence[Run]) -> list[Search]:
 
 
 def _unlike(chosen: Mapping[str, Any]) -> str:
-    """Options that are not those of the same mode's default, in words."""
+    """Options that differ from the defaults of the same mode, in words."""
     usual = (TableOptions() if chosen["mode"] == "table" else SupernetOptions()).config()
     words = [
         f"{name.replace('_', ' ')} {value}"

@@ -106,7 +106,7 @@ def index_of_number() -> Integers:
 
 
 def check(cell: Sequence[int]) -> Cell:
-    """``cell`` if it is one."""
+    """``cell`` as a tuple; a ValueError if it is not a cell."""
     if len(cell) != len(EDGES) or not all(0 <= op < len(OPERATIONS) for op in cell):
         raise ValueError(
             f"a cell must be {len(EDGES)} integers from 0 to {len(OPERATIONS) - 1}, "
@@ -130,9 +130,9 @@ _INPUT: Sum = ((-1, ()),)
 def benchmark_name(cell: Sequence[int]) -> str:
     """What a cell computes, as the benchmark itself writes it: 6,466 names for 15,625 cells.
 
-    A node is the sum of its edges in alphabetical order, ``#`` for nothing. Sums are not opened
-    when a skip passes them on, and only an input that is the single ``#`` counts as nothing, so
-    that some cells which do the same keep different names (see `simplified`).
+    A node is written as the sum of its edges in alphabetical order, ``#`` for zero. A sum that is
+    passed on by a skip stays one term, and only an input that is the single ``#`` counts as zero.
+    Some cells that compute the same therefore have different names (see `simplified`).
 
     Example:
         >>> benchmark_name((3, 0, 1, 0, 0, 1))
@@ -155,10 +155,10 @@ def benchmark_name(cell: Sequence[int]) -> str:
 def simplified(cell: Sequence[int]) -> Sum:
     """What a cell computes as a sum of terms, each an operation on a sum: 4,930 for 15,625 cells.
 
-    Nothing added or passed through an operation is nothing, and a skip of a sum is its terms. (A
-    convolution of nothing can still give a constant, the shift of its batch normalisation; that
-    is counted as nothing, as the benchmark does.) Twice the same term may be one convolution used
-    twice or two with the same input: these are equal as expressions, not with their weights.
+    Zero stays zero when it is added or passed through an operation, and a skip of a sum is the
+    terms of that sum. (A convolution of zero can still give a constant, the shift of its batch
+    normalisation; it counts as zero, as in the benchmark.) The same term twice may be one
+    convolution used twice or two with the same input: equal as expressions, not in their weights.
 
     Example:
         >>> simplified((3, 0, 1, 0, 0, 1)) == simplified((3, 0, 0, 0, 1, 0))

@@ -132,8 +132,8 @@ def cells(
                 values |= {"bias": exact_bias[baseline](found.whole, n), "bias_se": 0.0}
             yield row(reward, sampler, baseline, "simulated", **values)
     for reward, problem in problems.items():
-        sums = simulate_beam(problem, n, draws=draws, seed=seed)
-        yield row(reward, WITHOUT_REPLACEMENT, "its own", "simulated", **_values(sums))
+        for baseline, sums in simulate_beam(problem, n, draws=draws, seed=seed).items():
+            yield row(reward, WITHOUT_REPLACEMENT, baseline, "simulated", **_values(sums))
 
 
 def _values(sums: Sums) -> dict[str, float]:

@@ -36,7 +36,7 @@ BASELINE_MARKS = {
     "prefix": "D",
     "group mean": "P",
     "standardised": "X",
-    "its own": "h",
+    "group": "h",
 }
 ARM_LINES = {
     "iid, leave-one-out": (BLACK, "--"),
@@ -57,7 +57,8 @@ ARM_LINES = {
 def bias_and_variance(cells: pd.DataFrame, path: Path, n: int, entropy: float) -> None:
     """Squared bias against variance, both over the error of independent leave-one-out."""
     part = cells[(cells.n == n) & (cells.entropy.sub(entropy).abs() < 1e-9)]
-    part = part[~part.baseline.isin(["none", "standardised"])]
+    # Those far to the right would leave no room for the others.
+    part = part[~part.baseline.isin(["none", "standardised"]) & (part.error < 2)]
     rewards = list(part.reward.unique())
     with panels(len(rewards), path, sharey=True) as (figure, axes):
         for ax, reward in zip(axes, rewards, strict=True):
@@ -133,7 +134,7 @@ def rewards(runs: pd.DataFrame, path: Path) -> None:
             axes[len(sizes) + column].set_xlabel("completions")
         axes[0].set_ylabel("probability of the right answer")
         axes[len(sizes)].set_ylabel("groups without a signal")
-        shared_legend(figure, axes[0], columns=4)
+        shared_legend(figure, axes[0], columns=2)
 
 
 def gradient_errors(errors: pd.DataFrame, path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -111,8 +111,8 @@ def simulate(
     return {key: found.sums() for key, found in gradients.items()}
 
 
-def simulate_beam(problem: Problem, n: int, *, draws: int, seed: int) -> Sums:
-    """The errors of n sequences without replacement."""
+def simulate_beam(problem: Problem, n: int, *, draws: int, seed: int) -> dict[str, Sums]:
+    """The errors of n sequences without replacement: baseline from the group, and known."""
     law = problem.law
     beam = StochasticBeam(n, draws, generator=torch.Generator().manual_seed(seed))
     place = torch.zeros(n + 1, draws, dtype=torch.int64)
@@ -122,15 +122,21 @@ def simulate_beam(problem: Problem, n: int, *, draws: int, seed: int) -> Sums:
     place = place[:n]
     # The loss is a function of log-probabilities: its gradient with respect to them, times scores.
     log_probs = law.probs.log()[place].requires_grad_()
-    loss = without_replacement_loss(log_probs, problem.f[place], beam.threshold)
-    (weights,) = torch.autograd.grad(loss.sum(), log_probs)  # (n, draws)
-    found = _Accumulator(problem.gradient)
-    for part, strings in zip(weights.split(2000, 1), place.split(2000, 1), strict=True):
-        sums = torch.zeros(part.shape[1], len(law.probs), dtype=torch.float64)
-        sums.scatter_add_(1, strings.T, part.T)
-        silent = (part.abs().amax(0) < 1e-12).double()
-        found.add(sums @ law.scores, silent)
-    return found.sums()
+    baselines: dict[str, float | Literal["group"]] = {"group": "group", "known": problem.mean}
+    found = {}
+    for name, baseline in baselines.items():
+        loss = without_replacement_loss(
+            log_probs, problem.f[place], beam.threshold, baseline=baseline
+        )
+        (weights,) = torch.autograd.grad(loss.sum(), log_probs)  # (n, draws)
+        sums = _Accumulator(problem.gradient)
+        for part, strings in zip(weights.split(2000, 1), place.split(2000, 1), strict=True):
+            rows = torch.zeros(part.shape[1], len(law.probs), dtype=torch.float64)
+            rows.scatter_add_(1, strings.T, part.T)
+            silent = (part.abs().amax(0) < 1e-12).double()
+            sums.add(rows @ law.scores, silent)
+        found[name] = sums.sums()
+    return found
 
 
 class _Accumulator:

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dbsurf.experiments.toy.study import PRESETS, Options, run
+from dbsurf.experiments.toy.options import PRESETS, Options
 from dbsurf.runs.experiment import Experiment, Scale, SummaryFormat
 
 __all__ = ["EXPERIMENTS", "PRESETS", "Options", "run"]
+
+
+def run(options: Options) -> None:
+    """Do the study and write its folder."""
+    from dbsurf.experiments.toy import study  # matplotlib and pandas take a second to import
+
+    study.run(options)
 
 
 def whole_study(scale: Scale, data_dir: Path | None) -> list[Options]:

@@ -66,7 +66,7 @@ def toy_gradients(data: pd.DataFrame, path: Path) -> None:
 
 
 def discrepancy(data: pd.DataFrame, path: Path) -> None:
-    """Figure 3."""
+    """Figure 3: the expected squared discrepancy over p."""
     with panels(4, path, sharex=True) as (figure, axes):
         for ax, (n, part) in zip(axes, data.groupby("n"), strict=True):
             for series, curve in part.groupby("series", sort=False):
@@ -90,7 +90,7 @@ def bias_and_correlation(data: pd.DataFrame, path: Path) -> None:
 
 
 def correlation_structure(data: pd.DataFrame, path: Path) -> None:
-    """Figure 5: six pairs of DBSample twice, then what is exchangeable, each over the bound."""
+    """Figure 5: all pairs of DBSample for two α, then the exchangeable samplers."""
     bound = data[data.series == "Hoernig bound"]
     with panels(3, path, sharey=True) as (figure, axes):
         for ax, series in zip(axes, ("DBSample preserving", "DBSample α = 1"), strict=False):

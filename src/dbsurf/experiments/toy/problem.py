@@ -25,8 +25,8 @@ def least_squares(target: float) -> Function:
 def interacting(target: float) -> Function:
     """A non-additive objective over all coordinates of an event: squares, neighbours, a parity.
 
-    One dimension flatters: there every f is linear. Here a coordinate's gradient depends on the
-    others.
+    In one dimension every f is linear, which makes estimators look better than they are. Here the
+    gradient of a coordinate depends on the others.
     """
 
     def f(x: Tensor) -> Tensor:

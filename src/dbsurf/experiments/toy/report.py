@@ -59,8 +59,8 @@ def study_summary(target: float, data: dict[str, pd.DataFrame], statements: list
     lines += [
         "## One dimension, exact",
         "",
-        "Without ARMS-N: the law of two samples of its Gaussian copula is known, which makes it "
-        "unbiased, the law of their count, and with it the variance, is not.",
+        "Without ARMS-N: the law of two samples of its Gaussian copula is known, which is "
+        "enough to remove its bias; the law of their count, which gives the variance, is unknown.",
         "",
     ]
     for (p, n), part in data["one_dimension"].groupby(["p", "n"]):
@@ -169,7 +169,7 @@ def largest(runs: Sequence[Run]) -> Run | None:
 
 
 def statements(run: Run) -> list[dict[str, Any]]:
-    """The paper's statements as the run judged them."""
+    """The paper's statements with the verdicts of the run."""
     found: list[dict[str, Any]] = run.summary.get("statements") or []
     return found
 
@@ -198,7 +198,7 @@ def _verdicts(run: Run) -> Table:
 
 
 def _figures(run: Run) -> list[Block]:
-    """The run's own figures; the wide ones in rows of their own."""
+    """The figures of the run; wide ones have a row each."""
     found = {name: _picture(run, name) for name in CAPTIONS if is_png(run.folder / f"{name}.png")}
     wide = tuple(picture for name, picture in found.items() if name in _LARGE)
     narrow = tuple(picture for name, picture in found.items() if name not in _LARGE)

@@ -61,7 +61,7 @@ class Options:
     bound_images: int = 0
     """Images of either set for that bound (0: all)."""
     variance_draws: int = 100
-    """Gradient estimates behind each measured variance (0: not measured)."""
+    """Number of gradient estimates for each measured variance (0: not measured)."""
     variance_images: int = 100
     """Training images at whose logits the variance is measured."""
     measure_variance: bool = field(default=False, metadata=EXECUTION)
@@ -110,9 +110,14 @@ class Options:
         return Path("runs/vae") / f"{self.dataset}-{self.label()}-n{self.n}-seed{self.seed}"
 
     def build_estimator(self) -> dbsurf.Estimator:
-        """The estimator, without checks of values: training looks at its losses instead."""
+        """The estimator, without checks of its inputs: training checks its losses instead."""
         extras = named_values(self.estimator_options)
         estimator = dbsurf.get(self.estimator, self.n, validate=False, **extras)
+        if estimator.objective != "mean":
+            raise ValueError(
+                f"estimator must be about the mean of f, got {self.estimator}, whose objective is "
+                f"{estimator.objective}"
+            )
         if estimator.bernoulli_only and self.latent_classes > 2:
             raise ValueError(
                 f"estimator must work for categorical latents with latent_classes "

@@ -60,7 +60,7 @@ def _place(one: Comparison) -> str:
 
 
 def _lowest(found: list[Comparison]) -> str:
-    """Which estimator ends lowest, and how often its lead is more than scatter."""
+    """Which estimator ends lowest, and how often its lead exceeds the noise between seeds."""
     winners: dict[str, list[Comparison]] = {}
     for one in found:
         winners.setdefault(one.best(final_elbo), []).append(one)
@@ -75,7 +75,7 @@ def _lowest(found: list[Comparison]) -> str:
     theirs = "" if steps == [STEPS] else f" (the paper: {STEPS:,})"
     return (
         f"Binary VAEs, lowest mean training -ELBO after {scale} steps{theirs}: {listed(parts)}. "
-        f"The lead over the second is more than the scatter between seeds in {decided} of "
+        f"The 95 % interval of the lead over the second excludes 0 in {decided} of "
         f"{len(found)}."
     )
 
@@ -97,7 +97,7 @@ def _against_baseline(found: list[Comparison]) -> str:
         f"difference is above 0 in {clear}, below 0 in {against}"
     )
     unknown = sum(not gap.known for gap in gaps)
-    return f"{text}, and unknown for want of seeds in {unknown}." if unknown else f"{text}."
+    return f"{text}, and unknown in {unknown}, which have one seed." if unknown else f"{text}."
 
 
 def _reach(values: Sequence[float]) -> str:

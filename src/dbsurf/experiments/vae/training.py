@@ -84,13 +84,12 @@ class Trainer:
         self.optimiser = torch.optim.Adam(self.parameters, lr=learning_rate, fused=True)
         self.steps = 0
         self.losses = RecentLosses(model.mean.device)
+        self._evaluations_per_image = sum(count_evaluations(model, one) for one in estimators)
 
     @property
     def evaluations(self) -> int:
         """How often f has been evaluated: for every step, image, sample and layer."""
-        counts = [estimator.evaluations for estimator in self.estimators]
-        each = sum(count for count in counts if isinstance(count, int))
-        return self.steps * self.batches.size * each
+        return self.steps * self.batches.size * self._evaluations_per_image
 
     def step(self) -> None:
         """Draw a batch, estimate the gradient, update the weights."""
@@ -127,6 +126,30 @@ class Trainer:
         self.batches.order.load_state_dict(state["batches"])
         self.streams.load_state_dict(state["streams"])
         self.losses.values = state["losses"].to(self.losses.values.device)
+
+
+def count_evaluations(model: DiscreteVAE, estimator: dbsurf.Estimator) -> int:
+    """How often an estimator evaluates f for one image and layer.
+
+    Some estimators evaluate f at neighbours of a sample, and do not know beforehand how many there
+    are: for these the evaluations are counted in one call, which the estimator does not learn from.
+    """
+    if estimator.evaluations is not None:
+        return estimator.evaluations
+    count = 0
+
+    def f(z: Tensor) -> Tensor:
+        nonlocal count
+        values = z.flatten(2).sum(-1)  # (n, 1)
+        count += values.numel()
+        return values
+
+    training, generator = estimator.training, torch.Generator(model.mean.device)
+    q = model.posterior(model.mean.new_zeros((1, *model.event)))
+    estimator.eval()
+    estimator.estimate(f, q, generator=generator.manual_seed(0))
+    estimator.train(training)
+    return count
 
 
 def negative_elbo(

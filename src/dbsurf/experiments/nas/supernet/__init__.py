@@ -1,1 +1,1 @@
-"""Supernet search: shared weights, one path in memory, n paths a batch (appendix C.2)."""
+"""Supernet search: all cells share weights, and each step trains n sampled ones."""

@@ -21,7 +21,7 @@ class Architecture(nn.Module):
     """Independent categoricals over the operations of each edge, uniform at first.
 
     Pruning: where the likeliest operation leads the second by more than ``threshold``, the edge is
-    fixed to it for good. A fixed edge is no longer sampled, and its logits get no gradient.
+    fixed to it until the end. A fixed edge is no longer sampled, and its logits get no gradient.
 
     Args:
         edges: number of edges.
@@ -43,10 +43,10 @@ class Architecture(nn.Module):
         return (self.fixed == OPEN).nonzero().squeeze(-1)
 
     def distribution(self, *, learn: bool = True) -> Independent[Categorical]:
-        """The law of the operations on the open edges; its event has their number.
+        """The distribution of the operations on the open edges; one coordinate for each.
 
         Args:
-            learn: whether an estimate made with it reaches the logits.
+            learn: whether gradients reach the logits.
         """
         logits = self.logits[self.open_edges()]  # (open, operations)
         return Independent(Categorical(logits=logits if learn else logits.detach()), 1)
@@ -69,7 +69,7 @@ class Architecture(nn.Module):
 
     @torch.no_grad()
     def probabilities(self) -> Tensor:
-        """Of every operation on every edge, ``(edges, operations)``; 0 and 1 where fixed."""
+        """Probabilities of the operations, ``(edges, operations)``; 0 or 1 on fixed edges."""
         probs = torch.softmax(self.logits, -1)
         sure = nn.functional.one_hot(self.fixed.clamp(min=0), probs.shape[-1]).to(probs)
         return torch.where((self.fixed == OPEN).unsqueeze(-1), probs, sure)

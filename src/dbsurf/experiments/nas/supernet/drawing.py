@@ -41,8 +41,8 @@ BENDS = (0.0, 0.62, 0.0, 1.30, -0.62, 0.0)
 def draw_cell(cell: Cell, path: Path, title: str, probabilities: Sequence[float]) -> None:
     """Draw a cell from left to right: node 0 is the input, node 3 the output.
 
-    An edge without an operation is dotted; one whose operation cannot matter, because nothing
-    comes in or goes on, is dashed.
+    An edge without an operation is dotted. An edge that lies on no path from input to output, so
+    that its operation has no effect, is dashed.
 
     Args:
         cell: the operation of every edge.

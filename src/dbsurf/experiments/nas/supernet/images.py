@@ -38,7 +38,7 @@ def as_tensor(images: npt.NDArray[np.uint8], size: int | None = None) -> Tensor:
 
 
 class Standard:
-    """Bytes to numbers with the mean 0 and the spread 1 that the training set has per colour.
+    """Scales bytes so that every colour of the training set has mean 0 and standard deviation 1.
 
     Args:
         images: ``(N, colours, height, width)`` bytes, the training set.
@@ -61,15 +61,15 @@ class Standard:
 class Batches:
     """Endless batches of augmented training images with their labels.
 
-    They come in the `Order` of all training here. An image is moved by up to 4 pixels in either
-    direction (what comes in from outside is black) and flipped half of the time.
+    Every epoch has a new random order (`Order`). An image is shifted by up to 4 pixels in each
+    direction, with black at the border, and flipped with probability 1/2.
 
     Args:
         images: ``(N, colours, height, width)`` bytes.
         labels: ``(N,)`` class numbers.
         size: images in a batch.
         generator: source of order, crops and flips, on the images' device.
-        padding: pixels by which an image moves at most.
+        padding: largest shift in pixels.
     """
 
     def __init__(
@@ -102,11 +102,11 @@ class Batches:
 
 
 def augment(images: Tensor, padding: int, generator: torch.Generator) -> Tensor:
-    """Every image moved and flipped on its own, all at once.
+    """Shift and flip every image independently, in one operation.
 
     Args:
         images: ``(batch, colours, height, width)``.
-        padding: pixels by which an image moves at most.
+        padding: largest shift in pixels.
         generator: on the images' device.
     """
     count, _, height, width = images.shape

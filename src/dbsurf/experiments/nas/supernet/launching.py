@@ -45,7 +45,7 @@ def search(options: SupernetOptions) -> dict[str, Any]:
 
 
 def one_a_seed(options: SupernetOptions) -> list[SupernetOptions]:
-    """One search each: in the folder itself, or, if there are several, in subfolders of it."""
+    """The options of each seed: in the folder itself, or in subfolders if there are several."""
     count, folder = options.seeds, options.folder()
     if count == 1:
         return [replace(options, seeds=1)]
@@ -84,7 +84,7 @@ def side_by_side(runs: Sequence[SupernetOptions]) -> list[dict[str, Any]]:
 
 
 def lead(runs: Sequence[SupernetOptions], workers: Workers) -> list[dict[str, Any]]:
-    """Do what is missing, one run after the other, and tell the other processes about it."""
+    """Process 0: do the runs that are not finished, and tell the other processes when to step."""
     summaries = []
     try:
         for number, options in enumerate(runs, start=1):
@@ -100,7 +100,7 @@ def lead(runs: Sequence[SupernetOptions], workers: Workers) -> list[dict[str, An
 
 
 def finish(job: Search, workers: Workers) -> dict[str, Any]:
-    """One run; its last order is that it is over."""
+    """Process 0: do one run, then tell the other processes that it has ended."""
     with job.held():
         try:
             job.open()
@@ -111,7 +111,7 @@ def finish(job: Search, workers: Workers) -> dict[str, Any]:
 
 
 def follow(runs: Sequence[SupernetOptions], workers: Workers) -> None:
-    """Step when process 0 steps. Its files say where a broken run goes on."""
+    """The other processes: step when process 0 steps; a resumed run starts from its checkpoint."""
     while number := workers.told():
         options = runs[number - 1]
         job = Search(options, workers)
@@ -147,7 +147,7 @@ def launch(runs: Sequence[SupernetOptions]) -> list[dict[str, Any]]:
 
 
 def work(fabric: Fabric, runs: Sequence[SupernetOptions]) -> Outcome:
-    """What each process does. Errors travel as values: process 0 reports them for all."""
+    """What each process does. Errors are returned as values: process 0 reports them for all."""
     workers = FabricWorkers(fabric, runs[0].precision)
     error: BaseException | None = None
     try:

@@ -29,7 +29,7 @@ class BatchNorm(nn.Module):
     Args:
         channels: number of channels.
         affine: learn a scale and a shift for each channel. Inside cells there is none, as usual in
-            searches on this benchmark: then nothing comes out where nothing went in.
+            searches on this benchmark: a zero input gives a zero output.
     """
 
     def __init__(self, channels: int, *, affine: bool) -> None:
@@ -68,7 +68,7 @@ def total(part: Tensor) -> Tensor:
 
 
 class Total(torch.autograd.Function):
-    """Every process gets the sum, so every process's loss sends a gradient to every part."""
+    """Sum over processes. All processes use the sum, so the gradient is summed too."""
 
     @staticmethod
     def forward(ctx: Any, part: Tensor) -> Tensor:

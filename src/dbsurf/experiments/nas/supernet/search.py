@@ -59,7 +59,7 @@ def candidates(trainer: Trainer, count: int, seed: int) -> list[tuple[Cell, floa
 
 @torch.no_grad()
 def accuracy(trainer: Trainer, cell: Cell, images: Tensor, labels: Tensor) -> float:
-    """Share of images, in percent, that a cell with the shared weights puts into their class.
+    """Accuracy in percent of a cell with the shared weights.
 
     Batch normalisation takes its statistics from the images of a batch, here as in training.
     """
@@ -74,7 +74,7 @@ def _answers(
     trainer: Trainer, cell: Cell, images: Tensor, labels: Tensor
 ) -> Iterator[tuple[Tensor, Tensor]]:
     size = trainer.batches.size
-    synchronise(trainer.network, False)  # the other processes are not asked
+    synchronise(trainer.network, False)  # the other processes do not take part
     for block, wanted in zip(images.split(size), labels.split(size), strict=True):
         inputs = trainer.standard(block).contiguous(memory_format=torch.channels_last)
         yield trainer.network(inputs, cell), wanted
@@ -86,7 +86,7 @@ WHOLE = {"cifar10-subset": "cifar10"}  # sets that are part of one of the table'
 
 
 def table_of(options: SupernetOptions) -> tuple[Table | None, str]:
-    """The table, None if it is not here or does not have the set; the set's name in it."""
+    """The benchmark's table, or None if it has no values for the data set; the set's name in it."""
     dataset = WHOLE.get(options.dataset, options.dataset)
     here = any(store.locate(name, options.data_dir) is not None for name in TABLES)
     known = here and dataset in DATASETS
@@ -94,7 +94,7 @@ def table_of(options: SupernetOptions) -> tuple[Table | None, str]:
 
 
 def found_cell(options: SupernetOptions, cell: space.Cell) -> dict[str, Any]:
-    """A found cell with its accuracies, None where the table cannot tell."""
+    """A found cell with its accuracies; None where the table is not available."""
     index = space.to_index(cell)
     table, dataset = table_of(options)
     return {
@@ -123,7 +123,7 @@ PICTURE, CANDIDATES = "cell.png", "candidates.csv"
 
 @dataclass(frozen=True)
 class Lengths:
-    """The options of one seed as the loop wants them: everything in steps."""
+    """The options of one seed for the training loop: all lengths in steps."""
 
     options: SupernetOptions
     steps: int
@@ -212,7 +212,7 @@ class Search(job.Job):
         return summary(options, [found])
 
     def choose(self) -> space.Cell:
-        """The null's cell; all it chose from goes into a file."""
+        """The cell that uniform sampling selects by training loss; writes all candidates."""
         found = candidates(self.trainer, self.options.candidates, self.options.seed)
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")

@@ -147,11 +147,11 @@ class Trainer:
 
     @property
     def searching(self) -> bool:
-        """Whether the architecture is updated, now that the warm-up is over or not."""
+        """Whether the architecture is updated: not in the warm-up, never in uniform sampling."""
         return self._searches and self.steps >= self.schedule.warmup
 
     def cell_losses(self, images: Tensor, labels: Tensor) -> CellLosses:
-        """Losses of a batch of bytes with cells, means over all processes."""
+        """The losses of a batch as a function of cells, means over all processes."""
         inputs = self.standard(images).contiguous(memory_format=torch.channels_last)
 
         def evaluate(cell: Cell) -> Tensor:

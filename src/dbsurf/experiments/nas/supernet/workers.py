@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 class Workers:
-    """What training asks of the processes; this one is alone and computes in single precision.
+    """What training needs from its processes; this class is for one process in single precision.
 
     Attributes:
-        device: of this process.
-        rank: its number; number 0 writes files and gives the orders.
+        device: the device of this process.
+        rank: number of this process; process 0 writes files and tells the others what to do.
         count: how many there are.
         scaler: keeps half-precision gradients within their range; does nothing otherwise.
     """
@@ -36,7 +36,7 @@ class Workers:
         self.scaler = torch.amp.GradScaler(device.type, enabled=False)
 
     def precision(self) -> AbstractContextManager[Any]:
-        """Inside, the network computes in the precision that was asked for."""
+        """A context in which the network computes in the chosen precision."""
         return nullcontext()
 
     def part(self, batch: Tensor) -> Tensor:
@@ -48,21 +48,21 @@ class Workers:
         return value
 
     def share_gradients(self, parameters: Iterable[Tensor]) -> None:
-        """Replace gradients by their mean over the processes, where there are any."""
+        """Replace the gradients that exist by their mean over the processes."""
 
     def tell(self, order: int) -> None:
-        """Process 0 says to the others what comes next; 0 means that nothing does."""
+        """Process 0 sends a number to the others: 0 means that nothing follows."""
 
     def told(self) -> int:
-        """The others hear it."""
+        """Receive the number that process 0 sends."""
         return 0
 
     def backward(self, value: Tensor) -> None:
-        """Backward, scaled where the precision needs that."""
+        """Backward pass, with loss scaling if the precision needs it."""
         self.scaler.scale(value).backward()
 
     def step(self, *optimisers: Optimizer) -> None:
-        """One step of each, with gradients scaled back."""
+        """One step of each optimiser, with the loss scaling undone."""
         for optimiser in optimisers:
             self.scaler.step(optimiser)
         self.scaler.update()
@@ -71,8 +71,8 @@ class Workers:
 class FabricWorkers(Workers):
     """Processes started by Fabric, in any precision that it knows.
 
-    The network is not wrapped: a path leaves most weights without a gradient, and which ones is
-    known to every process, so that only gradients that exist are exchanged, once a step.
+    The network is not wrapped in DDP: a cell leaves most weights without a gradient, and every
+    process knows which ones. Only the gradients that exist are exchanged, once in each step.
 
     Args:
         fabric: launched already.

@@ -20,7 +20,7 @@ Show = Callable[[int, str], None]
 
 
 def distribution(logits: torch.Tensor) -> Distribution:
-    """A cell for every search: ``logits`` is ``(seeds, 6, 5)``."""
+    """The distribution of one cell for every search; ``logits`` is ``(seeds, 6, 5)``."""
     return Independent(Categorical(logits=logits, validate_args=False), 1, validate_args=False)
 
 
@@ -43,11 +43,11 @@ def gradient_search(
         steps: of Adam; each asks for n cells of every search.
         rate: of Adam.
         generator: of the samples.
-        show: told about every step.
+        show: called after every step.
     """
     by_number = torch.as_tensor(validation[space.index_of_number()], dtype=torch.float32)
     places = torch.as_tensor(space.PLACES)
-    enumerates = estimator.n is None  # asks for all cells at every step: once is enough to know
+    enumerates = estimator.n is None  # looks all cells up in every step: recorded once
     if enumerates:
         seeds = 1
     asked: list[torch.Tensor] = []
@@ -74,7 +74,7 @@ def gradient_search(
 
 
 def random_search(queries: int, *, seeds: int, generator: np.random.Generator) -> Trace:
-    """Cells in a random order, none twice."""
+    """Look cells up in a random order, without repetition."""
     count = min(queries, space.SIZE)
     order = generator.random((seeds, space.SIZE), dtype=np.float32).argsort(1)[:, :count]
     return Trace(np.ascontiguousarray(order.T), None, 1)
@@ -90,7 +90,7 @@ def evolution(
     generator: np.random.Generator,
     show: Show,
 ) -> Trace:
-    """Regularised evolution: the best of a few parents has a child, the oldest cell dies.
+    """Regularised evolution: the best of a few cells is mutated, and the oldest cell is removed.
 
     A child differs from its parent in the operation of one edge.
 
@@ -98,10 +98,10 @@ def evolution(
         validation: accuracies by index.
         queries: in all, those for the first population included.
         seeds: searches side by side.
-        population: cells alive.
+        population: number of cells in the population.
         tournament: candidates among whom the parent is the best, drawn with replacement.
-        generator: of everything random.
-        show: told about every query after the first population.
+        generator: source of all random numbers.
+        show: called after every query beyond the first population.
 
     Reference:
         Real, Aggarwal, Huang and Le, "Regularized evolution for image classifier architecture
@@ -111,7 +111,7 @@ def evolution(
     edges, kinds, row = len(space.EDGES), len(space.OPERATIONS), np.arange(seeds)
     asked = np.empty((max(queries, population), seeds), np.int64)
     asked[:population] = generator.integers(space.SIZE, size=(population, seeds))
-    alive = asked[:population].copy()  # the oldest is overwritten, in turn
+    alive = asked[:population].copy()  # the population; the oldest is overwritten in turn
     for query in range(population, queries):
         candidates = alive[generator.integers(population, size=(tournament, seeds)), row]
         parent = candidates[values[candidates].argmax(0), row]
@@ -129,7 +129,7 @@ Searcher = Callable[[Floats, int, Show], Trace]
 
 
 def find_searcher(options: TableOptions) -> Searcher:
-    """What searches one block, or a ValueError that says why the options do not fit."""
+    """The search method for one block; a ValueError if the options do not fit."""
     make = BASELINES.get(options.estimator)
     if make is None and options.estimator not in dbsurf.available():
         known = ", ".join((*dbsurf.available(), *BASELINES))

@@ -77,8 +77,7 @@ def search_table(
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """So many processor threads for what is inside. Tensors are small here: one is the fastest,
-    and on a busy machine by far."""
+    """A context with so many processor threads; for these small tensors one is the fastest."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -89,13 +88,13 @@ def threads(count: int) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Block:
-    """The searches of one block that were asked for.
+    """The searches of one block that the options ask for.
 
     Attributes:
         trace: what they asked for; one column for all if nothing in them is random.
         distinct: the same without repetitions.
-        landscape: what they searched in.
-        finalists: how many `trace.finalists` are.
+        landscape: the accuracies they looked up.
+        finalists: number of finalists.
         seeds: how many searches there are.
     """
 
@@ -111,7 +110,7 @@ class Block:
         return np.broadcast_to(self.distinct.counts, self.seeds)
 
     def follow(self, points: list[int]) -> dict[str, Integers]:
-        """The cell that each choice has after so many distinct queries, ``(points, seeds)``."""
+        """The cell that each rule chooses after so many distinct queries, ``(points, seeds)``."""
         known = self.landscape
         found = {
             "best": trace.best(self.distinct, known.val_12, points),

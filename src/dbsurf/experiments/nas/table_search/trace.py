@@ -1,4 +1,4 @@
-"""What the searches asked for, which cells they found, and the numbers reported of them."""
+"""The cells that searches looked up, the cells they choose, and the numbers reported of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Trace:
     """The queries of several independent searches.
 
     Attributes:
-        queries: indices of cells in the order in which they were asked for, ``(Q, seeds)``.
+        queries: indices of cells in the order in which they were looked up, ``(Q, seeds)``.
         modes: the most probable cell after each step, ``(steps, seeds)``; None for a search
             without a distribution.
         draws: queries a step.
@@ -58,7 +58,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Distinct:
-    """Distinct cells of each search in the order in which they were first asked for.
+    """Distinct cells of each search in the order in which they were first looked up.
 
     Attributes:
         cells: ``(seeds, most)``, -1 beyond a search's own number.
@@ -119,7 +119,7 @@ def mode(trace: Trace, distinct: Distinct, points: Sequence[int]) -> Integers:
 
 
 def grid(most: int) -> list[int]:
-    """Numbers of distinct queries at which curves are drawn: fine first, then coarser."""
+    """Numbers of distinct queries at which curves are drawn: dense at first, then sparser."""
     points = [*range(1, 20), *range(20, 200, 5), *range(200, 1_000, 20), *range(1_000, SIZE, 100)]
     return [point for point in points if point < most] + [most]
 
@@ -163,7 +163,7 @@ def conclude(
     counts: Integers,
     queries: list[int],
 ) -> dict[str, Any]:
-    """The cells found, one a seed, and means over the seeds."""
+    """The cell that each seed found, and means over the seeds."""
     decided = options.choice if options.choice in followed else "best"
     target = DBSURF.get(landscape.dataset, np.inf) - NEAR
     reached = {
@@ -231,7 +231,7 @@ def curves_csv(
     landscape: Landscape,
     choice: str,
 ) -> str:
-    """Means over seeds against distinct queries; a search that has ended stays where it was."""
+    """Means over seeds against distinct queries; a search that has ended keeps its last value."""
     decided = landscape.test_200[followed[choice if choice in followed else "best"]]
     errors = [Mean.of(row).error for row in decided]
     frame = pd.DataFrame(
