@@ -69,6 +69,7 @@ def test_what_16_mixed_is_on_a_cpu_is_said(monkeypatch, capsys):
     assert capsys.readouterr().err == "dbsurf: on a CPU, 16-mixed computes in bfloat16\n"
 
 
-def test_the_probe_itself_runs(half_precision):
+def test_the_probe_itself_runs(half_precision, monkeypatch):
+    monkeypatch.setenv(device.SETTING, "AVX512_CORE")
     compile(device.PROBE, "probe", "exec")
     assert device.half_precision_failure() is None

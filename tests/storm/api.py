@@ -187,7 +187,10 @@ def estimators(draw: random.Random) -> tuple[str, bool]:
     f, good_f = function(draw, event)
     E, good_E = estimator(draw)
     head = HEAD.format(seed=draw.randrange(10**6))
-    lines = [head, where, f, E, draw.choice(USES)]
+    use = draw.choice(USES)
+    if not good_f and "E.draw" in use:  # there it is the user who calls f, and changes samples
+        use = USES[0]
+    lines = [head, where, f, E, use]
     return "\n".join(lines), good_law and good_f and good_E
 
 
