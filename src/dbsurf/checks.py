@@ -12,11 +12,16 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
+MOST_SAMPLES = 2**24  # the largest count of samples that float32 tells apart from its neighbours
+
 
 def sample_count(n: object, *, minimum: int = 1, even: bool = False, owner: str = "") -> int:
     """Return ``n`` if it is a sample count that ``owner`` can work with."""
     wanted = f"an even integer >= {minimum}" if even else f"an integer >= {minimum}"
     whole = isinstance(n, Integral) and not isinstance(n, bool)
+    if whole and n > MOST_SAMPLES:  # type: ignore[operator]
+        wanted = f"an integer <= {MOST_SAMPLES:,}"
+        whole = False
     if not whole or n < minimum or (even and n % 2):  # type: ignore[operator]
         raise ValueError(f"n must be {wanted}{f' for {owner}' if owner else ''}, got {n!r}")
     return int(n)  # type: ignore[call-overload,no-any-return]
@@ -95,3 +100,9 @@ def finite_tensor(values: Tensor, demand: str) -> None:
             f"{demand}, got {int(bad.sum())} of {bad.numel()} that are NaN or infinite "
             "(validate=False turns this check off)"
         )
+
+
+def is_finite_number(value: object) -> bool:
+    """Whether ``value`` is a number, and not NaN or infinite."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return number and math.isfinite(value)  # type: ignore[arg-type]

@@ -25,7 +25,7 @@ MOST_DIRICHLET = 30  # samples for which the count law of the Dirichlet copula k
 
 def _checked(
     probs: Tensor,
-    n: int | None = None,
+    n: int = 1,
     *,
     smallest: int = 1,
     even: bool = False,
@@ -42,8 +42,7 @@ def _checked(
     if not isinstance(probs, Tensor) or not probs.is_floating_point():
         raise ValueError(f"probs must be a floating-point tensor, got {probs!r}")
     checks.probabilities(probs)
-    if n is not None:
-        checks.sample_count(n, minimum=smallest, even=even)
+    checks.sample_count(n, minimum=smallest, even=even)
     checks.correction(alpha)
     return probs.float() if probs.dtype.itemsize < 4 else probs
 

@@ -16,7 +16,7 @@ from storm.results import Result, random_numbers
 
 HERE = Path(__file__).parent.parent
 #: Kinds and trials; the sweeps have tests of their own.
-SLICE = {"api": 19, "commands": 6, "kills": 2, "corruption": 6, "disks": 1}
+SLICE = {"api": 60, "commands": 6, "kills": 2, "corruption": 6, "disks": 1}
 CHILD = f"""
 import sys
 from pathlib import Path

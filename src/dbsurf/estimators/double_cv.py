@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from dbsurf import checks
 from dbsurf.distributions import Bits, Combination, Coordinates
 from dbsurf.estimators.base import Draw, Estimator
 from dbsurf.estimators.leave_one_out import leave_one_out
@@ -65,6 +66,8 @@ class DoubleCV(Estimator):
         super().__init__(n, IID(), smallest=2, validate=validate)
         if not 0 <= decay < 1:
             raise ValueError(f"decay must lie in [0, 1), got {decay!r}")
+        if coefficient is not None and not checks.is_finite_number(coefficient):
+            raise ValueError(f"coefficient must be a finite number or None, got {coefficient!r}")
         self.fixed = coefficient
         self.decay = decay
         self.register_buffer("overlap", torch.zeros(()))  # decayed <LOORF(f), B>

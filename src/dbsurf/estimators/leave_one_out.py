@@ -47,6 +47,8 @@ class LeaveOneOut(Estimator):
         self, n: int, sampler: Sampler, *, debias: bool = False, validate: bool = True
     ) -> None:
         super().__init__(n, sampler, smallest=2, validate=validate)
+        if not isinstance(debias, bool):
+            raise ValueError(f"debias must be True or False, got {debias!r}")
         self.debias = debias
         self.bernoulli_only = debias
         self.unbiased = sampler.independent or (debias and sampler.keeps_marginals)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from dbsurf.distributions.base import transformed
 from dbsurf.distributions.joint import leaves
 
 Function = Callable[[Any], Any]
+CHANGES = attrgetter("_version")  # how often torch has changed a tensor in place
 
 
 @dataclass
@@ -96,14 +98,19 @@ class Objective:
         given = samples
         if self.fold:
             given, wanted = each(self._flatten, samples), torch.Size((shape.numel(),))
+        if not callable(self.f):
+            raise ValueError(f"f must be a function of the samples, got {type(self.f).__name__}")
         under_transform = torch._C._are_functorch_transforms_active()
         look = self.validate and not (under_transform or torch.compiler.is_compiling())
+        counted = tensors if look and not tensors[0].is_inference() else []
         with torch.no_grad():
             before = list(map(Tensor.sum, tensors)) if look else []
+            changes = list(map(CHANGES, counted))
         answer, aux = self.f(given), None
         with torch.no_grad():
             after = list(map(Tensor.sum, tensors)) if look else []
-        if not all(map(torch.equal, before, after)):  # torch's own count misses x.data.sub_(1)
+        # (torch's own count of changes misses x.data.sub_(1), the sum misses a permutation.)
+        if changes != list(map(CHANGES, counted)) or not all(map(torch.equal, before, after)):
             raise ValueError("f must not change its samples in place, got samples that it changed")
         if self.has_aux:
             if not (isinstance(answer, tuple) and len(answer) == 2):

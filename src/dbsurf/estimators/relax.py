@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from dbsurf import checks
 from dbsurf.distributions import ByLogits, Combination, Coordinates
 from dbsurf.distributions.base import transformed
 from dbsurf.estimators.base import Draw
@@ -138,6 +139,8 @@ class REBAR(_Relaxing):
     ) -> None:
         super().__init__(n, validate=validate)
         self.temperature = check_temperature(temperature)
+        if coefficient is not None and not checks.is_finite_number(coefficient):
+            raise ValueError(f"coefficient must be a finite number or None, got {coefficient!r}")
         self.fixed = coefficient
         self.ratio = RunningRatio(torch.inf, decay)
 
