@@ -147,6 +147,8 @@ class IndeCateR(LocalExpectation):
         batch_dims = len(law.batch_shape)
         coords = law.probs.shape if isinstance(law, Bits) else law.probs.shape[:-1]
         size, values = coords[batch_dims:].numel(), law.table().shape[-1]
+        if size == 0:
+            raise ValueError("dist must have at least one coordinate for IndeCateR, got none")
         drawn = [self.draw_pivots(law, generator) for _ in range(size)]
         index = torch.stack([law.encode(samples) for samples in drawn])  # (d, n, *coords)
         flat = index.reshape(*index.shape[: 2 + batch_dims], size)

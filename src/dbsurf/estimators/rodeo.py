@@ -139,6 +139,8 @@ class RODEO(Estimator):
             return
         surrogate, pieces, parts = combination.memo
         n, batch, size = parts.centred.shape
+        if batch == 0:
+            return
         estimate = law.gradient(combination, draw.samples).to(parts.centred.dtype)
         by_estimate = 2 / batch * estimate.reshape(batch, size)
         along = (parts.centred * by_estimate).sum(-1)  # (n, batch)
