@@ -21,9 +21,10 @@ from torch import Tensor, nn
 
 from dbsurf import checks
 from dbsurf.distributions import Combination, Coordinates, coordinates
-from dbsurf.distributions.base import ByLogits, Final, transformed
+from dbsurf.distributions.base import ByLogits, transformed
 from dbsurf.distributions.joint import Joint, leaves
-from dbsurf.estimators.objective import Function, Objective, function_values, usable_gradient
+from dbsurf.estimators.collect import collect
+from dbsurf.estimators.objective import Function, Objective, function_values
 from dbsurf.samplers.base import Sampler
 
 
@@ -390,11 +391,7 @@ class Estimator(nn.Module, ABC):
             f_values, grad_f = objective.with_gradient(draw.samples, required=required)
             return self._attach(draw, f_values, grad_f, baseline)
         later = Later(self)
-        inputs: Tensor
-        upstream: Tensor
-        inputs, upstream = Collect.apply(  # type: ignore[no-untyped-call]
-            law.parameter, draw.samples, law.batch_shape, later
-        )
+        inputs, upstream = collect(law.parameter, draw.samples, law.batch_shape, later)
         f_values = objective(inputs)
         later.draw = self._complete(draw, f_values, None, baseline)
         value = self.average(f_values, draw) + upstream.to(f_values.dtype)
@@ -439,6 +436,15 @@ class Later:
     combination: Combination | None = None  # made in the forward, if it does not need grad f
     learned: bool = False  # a graph may be walked more than once
 
+    @property
+    def required(self) -> bool:
+        """Whether the estimate cannot do without the gradient of f."""
+        return self.estimator.grad_f_for == "combine"
+
+    @property
+    def validate(self) -> bool:
+        return self.estimator.validate
+
     def gradient(self, grad_f: Tensor | None) -> Tensor | None:
         """Learn from the draw, once; the estimate for the parameter, if it has waited for this."""
         assert self.draw is not None
@@ -455,53 +461,3 @@ class Later:
         if self.combination is not None:
             return None
         return law.to_parameter(law.gradient(combination, draw.samples))
-
-
-class Collect(torch.autograd.Function):
-    """Hands out the samples; on the way back finds the gradient of f in what they receive.
-
-    The second output is 0 for every batch element and is added to the mean of f, so that the
-    gradient G of the loss with respect to that mean arrives here together with the samples' own
-    gradient, which is G/n times the gradient of f. f is differentiated once.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, parameter: Tensor, samples: Tensor, batch_shape: torch.Size, later: Later
-    ) -> tuple[Tensor, Tensor]:
-        ctx.later = later
-        ctx.save_for_backward(parameter)
-        ctx.set_materialize_grads(False)
-        return samples.view_as(samples), samples.new_zeros(batch_shape)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, None, None, None]:
-        with torch.no_grad():
-            estimate = Collect.estimate(ctx, *grads)
-        if estimate is not None and torch.is_grad_enabled():  # create_graph=True
-            (parameter,) = ctx.saved_tensors
-            estimate = Final.apply(estimate, parameter)  # type: ignore[no-untyped-call]
-        return estimate, None, None, None
-
-    @staticmethod
-    def estimate(ctx: Any, *grads: Tensor) -> Tensor | None:
-        """What the parameter gets; None if that has been attached in the forward."""
-        received: Tensor | None
-        received, upstream = grads
-        grad_f = None
-        if received is not None:
-            estimator = ctx.later.estimator
-            required = estimator.grad_f_for == "combine"
-            # (A loss that was scaled out of its range is not f's doing.)
-            validate = estimator.validate and bool(torch.isfinite(upstream).all())
-            received = usable_gradient(received, required=required, validate=validate)
-        if received is not None:
-            # An element with G = 0 has no part in the loss: its gradient is 0 whatever f does.
-            scale = torch.where(upstream == 0, 0, received.shape[0] / upstream)
-            grad_f = received * scale.reshape(scale.shape + (1,) * (received.ndim - 1 - scale.ndim))
-        gradient = ctx.later.gradient(grad_f)
-        if gradient is None:
-            return None
-        upstream = upstream.reshape(upstream.shape + (1,) * (gradient.ndim - upstream.ndim))
-        estimate: Tensor = gradient * upstream
-        return estimate

@@ -1,0 +1,89 @@
+"""The gradient of f at the samples, picked up in the one backward that the loss does anyway."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from dbsurf.distributions.base import Final
+from dbsurf.estimators.objective import usable_gradient
+
+
+class Waiting(Protocol):
+    """What waits for the gradient of f.
+
+    Attributes:
+        required: whether a gradient that is not finite is an error.
+        validate: whether values are looked at.
+    """
+
+    @property
+    def required(self) -> bool: ...
+
+    @property
+    def validate(self) -> bool: ...
+
+    def gradient(self, grad_f: Tensor | None) -> Tensor | None:
+        """Take the gradient of f; give the estimate for the parameter, if it has waited for it."""
+
+
+def collect(
+    parameter: Tensor, samples: Tensor, batch_shape: torch.Size, later: Waiting
+) -> tuple[Tensor, Tensor]:
+    """The samples for f, and zeros ``(*batch,)`` to be added to the mean of f."""
+    inputs: Tensor
+    upstream: Tensor
+    inputs, upstream = Collect.apply(  # type: ignore[no-untyped-call]
+        parameter, samples, batch_shape, later
+    )
+    return inputs, upstream
+
+
+class Collect(torch.autograd.Function):
+    """Hands out the samples; on the way back finds the gradient of f in what they receive.
+
+    The second output is 0 for every batch element and is added to the mean of f, so that the
+    gradient G of the loss with respect to that mean arrives here together with the samples' own
+    gradient, which is G/n times the gradient of f. f is differentiated once.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, parameter: Tensor, samples: Tensor, batch_shape: torch.Size, later: Waiting
+    ) -> tuple[Tensor, Tensor]:
+        ctx.later = later
+        ctx.save_for_backward(parameter)
+        ctx.set_materialize_grads(False)
+        return samples.view_as(samples), samples.new_zeros(batch_shape)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, None, None, None]:
+        with torch.no_grad():
+            estimate = Collect.estimate(ctx, *grads)
+        if estimate is not None and torch.is_grad_enabled():  # create_graph=True
+            (parameter,) = ctx.saved_tensors
+            estimate = Final.apply(estimate, parameter)  # type: ignore[no-untyped-call]
+        return estimate, None, None, None
+
+    @staticmethod
+    def estimate(ctx: Any, *grads: Tensor) -> Tensor | None:
+        """What the parameter gets; None if that has been attached in the forward."""
+        received: Tensor | None
+        received, upstream = grads
+        grad_f = None
+        if received is not None:
+            # (A loss that was scaled out of its range is not f's doing.)
+            validate = ctx.later.validate and bool(torch.isfinite(upstream).all())
+            received = usable_gradient(received, required=ctx.later.required, validate=validate)
+        if received is not None:
+            # An element with G = 0 has no part in the loss: its gradient is 0 whatever f does.
+            scale = torch.where(upstream == 0, 0, received.shape[0] / upstream)
+            grad_f = received * scale.reshape(scale.shape + (1,) * (received.ndim - 1 - scale.ndim))
+        gradient = ctx.later.gradient(grad_f)
+        if gradient is None:
+            return None
+        upstream = upstream.reshape(upstream.shape + (1,) * (gradient.ndim - upstream.ndim))
+        estimate: Tensor = gradient * upstream
+        return estimate
