@@ -90,6 +90,28 @@ def test_categorical_laws_in_half_precision(case, dtype):
         assert logits.grad.dtype == dtype
 
 
+@pytest.mark.parametrize("dtype", HALF, ids=str)
+@pytest.mark.parametrize("case", [c for c in ANY_LAW if c.unbiased], ids=str)
+def test_counting_laws_in_half_precision(case, dtype):
+    """Log-probabilities of large counts overflow in float16; their gradients need not."""
+    for build in (
+        lambda t: NegativeBinomial(2.0, logits=t, validate_args=False),
+        lambda t: Geometric(logits=t, validate_args=False),
+        lambda t: Binomial(5, logits=t, validate_args=False),
+    ):
+        row = torch.tensor([2.5, -1.0])
+        logits = row.to(dtype).expand(2000, 2).clone().requires_grad_()
+        estimator, wide = case.build(4), case.build(4)
+        dist = build(logits)
+        x = estimator.draw(dist)
+        f_values = x.float() / 10
+        estimator.loss(x, f_values, dist).sum().backward()
+        assert torch.isfinite(logits.grad).all()
+        leaf = row.expand(2000, 2).clone().requires_grad_()
+        wide.loss(x.float(), f_values, build(leaf)).sum().backward()
+        torch.testing.assert_close(logits.grad.float(), leaf.grad, rtol=2e-2, atol=2e-2)
+
+
 # --- modes of autograd ----------------------------------------------------------------------------
 
 

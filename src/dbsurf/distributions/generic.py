@@ -13,6 +13,7 @@ from dbsurf.distributions.base import (
     Combination,
     Coordinates,
     Draws,
+    at_least_float32,
     attach,
     register,
 )
@@ -34,16 +35,22 @@ class ByLogProb(Coordinates):
         wanted = "logits" if "logits" in base.arg_constraints else names[0]
         # Copies, made outside of inference mode: autograd cannot use what was made inside it.
         with torch.inference_mode(False), torch.enable_grad():
-            leaf: Tensor = getattr(base, wanted).detach().clone().requires_grad_()
+            parameter: Tensor = getattr(base, wanted).detach()
+            leaf = at_least_float32(parameter.clone()).requires_grad_()
             given = {name: _copied(getattr(base, name)) for name in names} | {wanted: leaf}
-            log_prob = type(base)(**given, validate_args=False).log_prob(samples.clone())
+            values = at_least_float32(samples) if samples.is_floating_point() else samples
+            log_prob = type(base)(**given, validate_args=False).log_prob(values.clone())
             weights = weights.clone().to(log_prob.dtype)
             weights = weights.reshape(weights.shape + (1,) * (log_prob.ndim - weights.ndim))
             (gradient,) = torch.autograd.grad((weights * log_prob).sum(), leaf)
-        return gradient
+        return gradient.to(parameter.dtype)
 
     def attach(self, value: Tensor, combination: Combination, samples: Tensor) -> Tensor:
         weights = combination.only_weights(self.name)
+        base: Any = unwrap(self.dist)
+        if "logits" in base.arg_constraints and base.logits.dtype.itemsize < 4:
+            # In half precision log-probabilities overflow: the gradient is made in float32.
+            return attach(value, base.logits, self.gradient(combination, samples))
         surrogate = (weights * self.dist.log_prob(samples)).sum(0)  # (*batch,)
         return attach(value, surrogate, torch.ones_like(surrogate))
 
@@ -110,7 +117,10 @@ class Sampled(ByLogProb):
 
 
 def _copied(value: Any) -> Any:
-    return value.detach().clone() if isinstance(value, Tensor) else value
+    if not isinstance(value, Tensor):
+        return value
+    value = value.detach().clone()
+    return at_least_float32(value) if value.is_floating_point() else value
 
 
 def _device(base: Distribution) -> torch.device:
