@@ -33,7 +33,7 @@ class Trace:
     draws: int
 
     def seeds(self, wanted: slice) -> Trace:
-        """Some of the searches."""
+        """The searches of some of the seeds."""
         modes = None if self.modes is None else self.modes[:, wanted]
         return Trace(self.queries[:, wanted], modes, self.draws)
 
