@@ -64,7 +64,7 @@ def test_the_page_fits_and_is_quiet(browser, page, width, dark):
 def test_links_of_the_contents_lead_somewhere(browser, page):
     browser.open(page, 1280)
     links = browser.evaluate("[...document.querySelectorAll('nav a')].map(a => a.hash)")
-    assert len(links) == 10
+    assert len(set(links)) == len(links) >= 10
     for link in links:
         assert browser.evaluate(f"document.querySelector('{link} h2') !== null")
 
