@@ -52,3 +52,7 @@ class MinDiscrepancy(UniformSampler):
 
     def disagreement(self, probs: Tensor, n: int) -> Tensor:
         return laws.min_discrepancy_disagreement(probs, n, validate=False)
+
+    def debias_factor(self, probs: Tensor, n: int) -> Tensor:
+        # A formula of a few terms: there is no count law that would have to be made in pieces.
+        return laws.debias_factor(lambda minor: self.disagreement(minor, n), probs)
