@@ -1,4 +1,4 @@
-"""Checks at the door: bad input stops here with one ValueError that names it.
+"""Checks of input: what is wrong stops here with one ValueError that names it.
 
 Checks that look at tensor *values* wait for the device, so they are skipped while
 ``torch.compile`` traces, and callers that cannot afford them pass ``validate=False``.

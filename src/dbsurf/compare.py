@@ -53,7 +53,7 @@ class Row:
         estimator: the call that builds it, as `dbsurf.get` takes it.
         unbiased: whether it has no bias by construction.
         needs_grad_f: whether it uses the gradient of f.
-        learns: whether it has a state, here settled on this one problem before it is measured.
+        learns: whether it has a state; it has learned from this one problem before it is measured.
         evaluations: evaluations of f per estimate.
         variance: trace of the covariance of the estimate, summed over the batch.
         variance_low: lower end of its 95 % interval.
@@ -336,7 +336,7 @@ def trace_of_covariance(gradients: Tensor) -> tuple[float, float]:
 
 
 def _recommend(rows: list[Row]) -> tuple[str, str]:
-    """Lowest mean squared error; among those not told apart from it, the one with fewest strings.
+    """Lowest mean squared error; among those not told apart from it, the one that needs least.
 
     Two rows are told apart when their 95 % intervals are.
     """
@@ -357,7 +357,7 @@ def _recommend(rows: list[Row]) -> tuple[str, str]:
     words.append("unbiased" if chosen.unbiased else f"bias {chosen.bias:.2g}")
     words.append("with the gradient of f" if chosen.needs_grad_f else "no gradient of f needed")
     if chosen.learns:
-        words.append("what it learns had settled on this fixed problem, in training it lags behind")
+        words.append("it had learned from this fixed problem first; in training it lags behind")
     others = [row.estimator for row in close if row is not chosen]
     if others:
         words.append(f"not told apart from {', '.join(others)} by this many draws")

@@ -292,7 +292,7 @@ class TorchCounts(IntegerLaw):
         return Window(start, masses[:width].movedim(0, -1), None, above[width - 1])
 
     def draw_below(self, window: Window, uniforms: Tensor) -> Tensor:
-        raise AssertionError("these laws have no lower tail to speak of")
+        raise AssertionError("these laws start at 0 and have no lower tail")
 
     def draw_above(self, window: Window, uniforms: Tensor) -> Tensor:
         assert window.above is not None

@@ -78,7 +78,7 @@ class DoubleCV(Estimator):
         """The coefficient a that the next call will use."""
         if self.fixed is not None:
             return self.fixed
-        # Before anything is known, or while B has always been 0, a = 0 is as good as any.
+        # Before the first update, or while B has always been 0, a is 0.
         return -self.overlap / torch.where(self.energy > 0, self.energy, torch.inf)
 
     def prepare(self, law: Coordinates, context: Tensor | None, f: Objective) -> float | Tensor:

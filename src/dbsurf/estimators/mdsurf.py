@@ -7,7 +7,7 @@ from dbsurf.samplers.min_discrepancy import MinDiscrepancy
 
 
 class MDsurf(LeaveOneOut):
-    r"""LOORF over `MinDiscrepancy` samples, debiased: the end of the road that DBSample points to.
+    r"""LOORF over `MinDiscrepancy` samples, debiased: the least discrepancy that samples can have.
 
     Bias: none. Evaluations of f: n. Needs no gradient of f. n >= 2. Bernoulli only.
 
