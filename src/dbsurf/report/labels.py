@@ -109,6 +109,8 @@ VARIANTS = {
         Variant("dbsurf", ("alpha=preserve",), "DBsurf alpha=preserve", BROWN, ":"),
         Variant("dbsurf", ("alpha=0.5",), "DBsurf alpha=0.5", SAND, "--"),
         Variant("quadraticcv", (), "QuadraticCV", "#004D40", "-"),
+        Variant("quadraticcv", ("uses=gradient",), 'QuadraticCV "gradient"', "#26A69A", "--"),
+        Variant("quadraticcv", ("uses=values",), 'QuadraticCV "values"', "#80CBC4", "-."),
         Variant("reinforce", (), "REINFORCE", SKY, "-"),
         Variant("reinforce", ("baseline=running-mean",), "REINFORCE running mean", INDIGO, "-"),
         Variant("rodeo", (), "RODEO", "#8C1D40", "-."),
