@@ -42,7 +42,7 @@ ARM_LINES = {
     "iid, leave-one-out": (BLACK, "--"),
     "iid, prefix": (GREY, "-"),
     "iid, known": (GREY, ":"),
-    "iid, standardised": (PURPLE, "-."),
+    "iid, standardised": (GREEN, "-."),
     "antithetic, prefix": (GREEN, "-"),
     "systematic, leave-one-out": (VERMILION, "--"),
     "systematic, known": (VERMILION, ":"),
@@ -51,6 +51,8 @@ ARM_LINES = {
     "arithmetic, known": (BLUE, ":"),
     "arithmetic halves, other half": (SKY, "--"),
     "arithmetic halves, prefix": (SKY, "-"),
+    "without replacement, known": (PURPLE, ":"),
+    "without replacement, none": (PURPLE, "-"),
 }
 
 
@@ -134,6 +136,33 @@ def rewards(runs: pd.DataFrame, path: Path) -> None:
             axes[len(sizes) + column].set_xlabel("completions")
         axes[0].set_ylabel("probability of the right answer")
         axes[len(sizes)].set_ylabel("groups without a signal")
+        shared_legend(figure, axes[0], columns=2)
+
+
+def variances(runs: pd.DataFrame, path: Path, reference: str) -> None:
+    """Variance of the gradient against completions, and over that of the reference."""
+    sizes = sorted(runs.n.unique())
+    with panels(len(sizes), path, rows=2, sharex="col", sharey="row") as (figure, axes):
+        for column, n in enumerate(sizes):
+            top, bottom = axes[column], axes[len(sizes) + column]
+            means = (
+                runs[runs.n == n]
+                .groupby(["completions", "arm"])[["variance", "square"]]
+                .mean()
+                .unstack()
+            )
+            for arm, (colour, dash) in ARM_LINES.items():
+                if arm in means.variance:
+                    curve = means.variance[arm]
+                    top.plot(curve.index, curve, dash, color=colour, label=arm)
+                    over = curve / means.variance[reference]
+                    bottom.plot(curve.index, over, dash, color=colour)
+            squares = means.square.mean(axis=1)
+            top.plot(squares.index, squares, color=GREEN, lw=0.8, label="squared exact gradient")
+            top.set(title=f"n = {n}", yscale="log")
+            bottom.set(xlabel="completions", yscale="log")
+        axes[0].set_ylabel("variance of the gradient")
+        axes[len(sizes)].set_ylabel(f"over {reference}")
         shared_legend(figure, axes[0], columns=2)
 
 
