@@ -220,7 +220,7 @@ def test_command_imports(tmp_path, capsys):
         (["fetch"], "names must give at least one data set"),
         (["fetch", "mnits"], "dataset must be one of"),
         (["import"], "names must give at least one file"),
-        (["import", "nothing.npz"], "no file nothing.npz"),
+        (["import", "nothing.npz"], "nothing.npz does not exist"),
         (["check", "mnits"], "dataset must be one of"),
     ],
 )

@@ -12,7 +12,7 @@ COPULAS = {"dirichlet": DirichletCopula, "gaussian": GaussianCopula}
 
 
 class ARMS(LeaveOneOut):
-    r"""Antithetic REINFORCE of many samples: LOORF over a copula, divided by $1 - \rho$.
+    r"""LOORF over samples that are coupled by a copula, divided by $1 - \rho$.
 
     $\rho$ is the correlation of two samples of a coordinate, so the factor is the
     $2p(1-p)/D$ of `LeaveOneOut`. With n = 2 and the Dirichlet copula it is `DisARM`.

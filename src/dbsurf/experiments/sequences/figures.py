@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pandas as pd
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from dbsurf.report.charts import panels, shared_legend
 from dbsurf.report.labels import (
@@ -136,7 +137,7 @@ def rewards(runs: pd.DataFrame, path: Path) -> None:
             axes[len(sizes) + column].set_xlabel("completions")
         axes[0].set_ylabel("probability of the right answer")
         axes[len(sizes)].set_ylabel("groups without a signal")
-        shared_legend(figure, axes[0], columns=2)
+        shared_legend(figure, axes[0], columns=len(sizes))
 
 
 def variances(runs: pd.DataFrame, path: Path, reference: str) -> None:
@@ -163,7 +164,10 @@ def variances(runs: pd.DataFrame, path: Path, reference: str) -> None:
             bottom.set(xlabel="completions", yscale="log")
         axes[0].set_ylabel("variance of the gradient")
         axes[len(sizes)].set_ylabel(f"over {reference}")
-        shared_legend(figure, axes[0], columns=2)
+        axes[len(sizes)].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes[len(sizes)].yaxis.set_major_formatter("{x:g}")
+        axes[len(sizes)].yaxis.set_minor_formatter(NullFormatter())
+        shared_legend(figure, axes[0], columns=len(sizes))
 
 
 def gradient_errors(errors: pd.DataFrame, path: Path) -> None:
