@@ -48,8 +48,8 @@ def _against_n(found: list[Comparison]) -> list[Block]:
     blocks: list[Block] = [
         Text(
             "Each model was trained by its own estimator, so differences in this table are due to "
-            "both the estimator and the parameters it has led to. DBsurf as in the paper is biased: "
-            "its gradient is longer, and its variance larger by the square of that."
+            "the estimator and to the parameters that it has led to. DBsurf as in the paper is "
+            "biased: its gradient is longer, and its variance larger by the square of that."
         ),
         Table(caption, titles, tuple(rows), words=1),
     ]
