@@ -76,8 +76,8 @@ def bias_and_variance(cells: pd.DataFrame, path: Path, n: int, entropy: float) -
                     mfc="none" if row.how == "simulated" else None,
                 )
             ax.axvline(1, color=GREY, lw=0.8, ls=":")
-            ax.set(title=reward, xlabel="variance")
-        axes[0].set_ylabel("squared bias")
+            ax.set(title=reward, xlabel="variance, relative")
+        axes[0].set_ylabel("squared bias, relative")
         for sampler, colour in SAMPLER_COLOURS.items():
             axes[0].plot([], [], "s", color=colour, label=sampler)
         for baseline in part.baseline.unique():
@@ -99,7 +99,7 @@ def gain_by_position(positions: pd.DataFrame, path: Path) -> None:
             ax.axhline(1, color=GREY, lw=0.8, ls=":")
             ax.set(title=f"baseline {title}", xlabel="position of the token that decides")
             ax.set_xticks(sorted(arms.position.astype(int).unique()))
-            ax.legend(fontsize=6.5)
+            ax.legend(fontsize=6.5, handlelength=4)  # long enough to show the dashes
         axes[0].set_ylabel("error over iid leave-one-out")
 
 
