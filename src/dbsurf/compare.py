@@ -264,7 +264,7 @@ def _contenders(
             estimator = get(label)
             if estimator.objective != "mean":
                 raise ValueError(
-                    f"estimators must be about E[f], got {label}, whose objective is "
+                    f"estimators must have the objective E[f], got {label}, whose objective is "
                     f"{estimator.objective}"
                 )
             estimator.check(dist)

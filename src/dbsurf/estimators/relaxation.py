@@ -108,7 +108,7 @@ def noisy_logits_given(
 
 
 def squash(law: ByLogits, z: Tensor, temperature: float = 1.0) -> Tensor:
-    """The relaxed samples for given z."""
+    """Relaxed samples: the sigmoid (bits) or softmax (one-hot) of z over the temperature."""
     scaled = z / temperature
     return torch.sigmoid(scaled) if isinstance(law, Bits) else torch.softmax(scaled, -1)
 

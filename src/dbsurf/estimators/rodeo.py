@@ -229,7 +229,7 @@ class Pieces(NamedTuple):
         return cls(change, row.add_(first.unsqueeze(-1) * (HIDDEN + 1)), table)
 
     def h(self) -> Tensor:
-        """The mean over j, ``(n, batch, 1 + d, 2)``."""
+        """h at each sample and its neighbours, a mean over the others, ``(n, batch, 1 + d, 2)``."""
         line = torch.nn.functional.embedding(self.row, self.table.detach())
         return (line[..., :2] * self.change.unsqueeze(-1) + line[..., 2:]).mean(1)
 

@@ -15,7 +15,7 @@ from dbsurf.samplers.base import Sampler, below_one, invert_cdf, ones_below, uni
 
 
 class DBSample(Sampler):
-    r"""Each sample is drawn to correct the discrepancy of those before it.
+    r"""Each sample is drawn to correct the discrepancy (sample mean minus p) of those before it.
 
     $$x_i \sim \mathrm{Bernoulli}(q_i), \qquad
       q_1 = p, \quad q_{i+1} = \min\bigl(1, (p(1+\alpha) - \alpha \hat p_i)_+\bigr).$$

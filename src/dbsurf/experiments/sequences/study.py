@@ -239,8 +239,8 @@ def _check(options: Options) -> None:
             raise ValueError(f"--{flag} must be at least {least}, got {getattr(options, name)}")
     if options.laws * len(options.sharpness) < 2:
         raise ValueError(
-            f"--laws times the values of --sharpness must be at least 2, got {options.laws} times "
-            f"{len(options.sharpness)}"
+            f"--laws times the number of values of --sharpness must be at least 2, got "
+            f"{options.laws} times {len(options.sharpness)}"
         )
     for name in ("sizes", "groups"):
         values = getattr(options, name)

@@ -43,7 +43,7 @@ class Options:
         return configuration(self)
 
     def name(self) -> str:
-        """The preset, or the user's own function."""
+        """The name of the run folder: that of the preset, or of the user's own function."""
         return self.preset if self.function is None else self.function.replace(":", ".")
 
     def folder(self) -> Path:

@@ -115,7 +115,7 @@ class Options:
         estimator = dbsurf.get(self.estimator, self.n, validate=False, **extras)
         if estimator.objective != "mean":
             raise ValueError(
-                f"estimator must be about the mean of f, got {self.estimator}, whose objective is "
+                f"estimator must have the objective mean of f, got {self.estimator}, whose objective is "
                 f"{estimator.objective}"
             )
         if estimator.bernoulli_only and self.latent_classes > 2:

@@ -209,7 +209,7 @@ def conclude(
 
 
 def first_reach(accuracies: Floats, target: float, points: list[int]) -> list[int | None]:
-    """Distinct queries after which each search first had a cell at the target; None if never.
+    """The number of distinct queries with which each search reached the target; None if never.
 
     Args:
         accuracies: ``(points, seeds)``.
