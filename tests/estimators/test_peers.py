@@ -274,9 +274,7 @@ def test_vimco_with_two_samples_by_hand():
 
 def test_vimco_is_not_compared_with_what_is_about_the_mean():
     law = bits(torch.zeros(3))
-    with pytest.raises(
-        ValueError, match="must have the objective E.f., got VIMCO.4., .*log-mean-exp"
-    ):
+    with pytest.raises(ValueError, match="objective E.f., got VIMCO.4., .*log-mean-exp"):
         dbsurf.compare(f, law, 4, draws=10, estimators=["vimco"])
-    with pytest.raises(ValueError, match="must have the objective mean of f, got vimco"):
+    with pytest.raises(ValueError, match="objective mean of f, got vimco"):
         Options(estimator="vimco").build_estimator()

@@ -115,8 +115,8 @@ class Options:
         estimator = dbsurf.get(self.estimator, self.n, validate=False, **extras)
         if estimator.objective != "mean":
             raise ValueError(
-                f"estimator must have the objective mean of f, got {self.estimator}, whose objective is "
-                f"{estimator.objective}"
+                f"estimator must have the objective mean of f, got {self.estimator}, whose "
+                f"objective is {estimator.objective}"
             )
         if estimator.bernoulli_only and self.latent_classes > 2:
             raise ValueError(
