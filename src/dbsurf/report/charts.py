@@ -128,7 +128,7 @@ def _whole(chart: Chart, columns: int) -> Figure:
         artists, names = axis.get_legend_handles_labels()
         handles |= dict(zip(names, artists, strict=True))
     figure.legend(
-        list(handles.values()), list(handles), loc="outside lower center", ncols=3 * columns
+        list(handles.values()), list(handles), loc="outside lower center", ncols=2 * columns
     )
     return figure
 
