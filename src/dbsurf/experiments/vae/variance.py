@@ -1,4 +1,4 @@
-"""The report's section on the variance of gradients: at the end of training, at equal parameters."""
+"""The report's section on the variance of gradients: at the end, and at equal parameters."""
 
 from __future__ import annotations
 
