@@ -33,8 +33,8 @@ class Residual(Sampler):
     The R samples that are left over follow the law of what the sure copies leave of p. They are
     $u_i = (i + v_i)/R + \rho$ modulo 1 through the inverse cdf: one point in each of R strata, all
     rotated by one random number $\rho$; now and then they are independent instead, so that no pair
-    of categories is very rare. Then the order of the n samples is shuffled. If R would be 0 or 1, the category with the most copies
-    gives some back.
+    of categories is very rare. Then the order of the n samples is shuffled. If R would be 0 or 1,
+    the category with the most copies gives some back.
 
     Every sample has the marginal p, and every two categories can occur together. Their
     probability has a closed form (`pair_ratio`), which makes unbiased estimates for categorical
