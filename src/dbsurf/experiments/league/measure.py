@@ -100,8 +100,8 @@ def milliseconds(
 
 
 def draws_for(evaluations: int, draws: int) -> int:
-    """A third of the draws where an estimate takes many evaluations."""
-    return draws if evaluations <= MANY else max(10, draws // 3)
+    """A twentieth of the draws where an estimate takes many evaluations."""
+    return draws if evaluations <= MANY else max(10, draws // 20)
 
 
 def ratios(rows: list[Row], baseline: str) -> list[Row]:

@@ -29,19 +29,19 @@ class Options:
     """Table of the two table problems: cifar10, cifar100, imagenet16-120, synthetic."""
     steps: int = 2_000
     """Training steps of the VAEs."""
-    along: int = 10_000
+    along: int = 2_000
     """Estimators that learn are trained along for this many steps, the last ones (0: all)."""
-    converge: int = 2_000
+    converge: int = 500
     """Further calls from which they learn at the fixed model, before they are measured again."""
     evaluations: tuple[int, ...] = (2, 3, 4, 5, 8, 16)
     """Numbers of evaluations of f at which estimators are compared."""
     draws: int = 400
-    """Most estimates behind a variance; a third of it above 16 evaluations."""
-    precision: float = 0.015
+    """Most estimates behind a variance; a twentieth of it above 16 evaluations."""
+    precision: float = 0.02
     """Relative standard error of a variance at which no more estimates are made."""
     images: int = 100
     """Batch elements of an estimate: images of a VAE, copies of another problem."""
-    timings: int = 20
+    timings: int = 10
     """Timed estimates, in turns with LOORF's."""
     estimators: tuple[str, ...] = ()
     """Only these, by label, such as "quadraticcv uses=values"; LOORF always takes part."""

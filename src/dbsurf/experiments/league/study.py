@@ -292,7 +292,7 @@ class Study:
         }
         if not estimator.unbiased:
             row |= measure.squared_bias(found, mean, self.reference())
-        rounds = options.timings if count <= measure.MANY else min(5, options.timings)
+        rounds = options.timings if count <= measure.MANY else min(3, options.timings)
         return row | measure.milliseconds(estimator, self.problem, count, rounds)
 
     def reference(self) -> measure.Reference:
@@ -306,5 +306,5 @@ class Study:
                 estimator = learner.entrant.build(7)
                 estimator.load_state_dict(learner.estimator.state_dict())
                 place = self.problem.place(measure.seeded(self.options.seed, "reference"))
-                self._reference = measure.long_run(estimator, place, 2 * self.options.draws)
+                self._reference = measure.long_run(estimator, place, self.options.draws)
         return self._reference

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,6 +16,14 @@ from dbsurf.report.labels import dataset_name
 
 DRIVER, SAMPLES = "loorf", 4  # the estimator whose gradient trains the model
 PICTURES = 0  # seed with which the measured images are binarised
+
+
+class Batch(NamedTuple):
+    """Images, and what the encoder makes of them: the same for all that learn from them."""
+
+    images: Tensor
+    logits: Tensor
+    hidden: Tensor
 
 
 class VAE(Problem):
@@ -53,20 +61,23 @@ class VAE(Problem):
         self._measured = binarise(pixels, torch.Generator().manual_seed(PICTURES)).to(model.mean)
 
     def place(self, generator: torch.Generator) -> Place:
-        return self.place_of(self._measured, generator)
+        return self.place_of(self._encoded(self._measured), generator)
 
-    def next_batch(self) -> Tensor:
-        return self._trainer.batches.next()
+    def next_batch(self) -> Batch:
+        return self._encoded(self._trainer.batches.next())
 
-    def place_of(self, batch: Tensor, generator: torch.Generator) -> Place:
+    @torch.no_grad()
+    def _encoded(self, images: Tensor) -> Batch:
         model = self._trainer.model
-        with torch.no_grad():
-            logits, hidden = model.encode(0, batch - model.mean)
-        f = model.f_of_layer(batch, (), (logits,), generator)
-        return Place(f, model.posterior(logits), hidden, generator)
+        return Batch(images, *model.encode(0, images - model.mean))
 
-    def step(self, batch: Tensor) -> None:
-        self._trainer.train_on(batch)
+    def place_of(self, batch: Batch, generator: torch.Generator) -> Place:
+        model = self._trainer.model
+        f = model.f_of_layer(batch.images, (), (batch.logits,), generator)
+        return Place(f, model.posterior(batch.logits), batch.hidden, generator)
+
+    def step(self, batch: Batch) -> None:
+        self._trainer.train_on(batch.images)
 
     def state_dict(self) -> dict[str, Any]:
         return self._trainer.state_dict()
