@@ -98,6 +98,7 @@ VARIANTS = {
     for variant in (
         Variant("dbsurf", (), "DBsurf", VERMILION, "-"),
         Variant("doublecv", (), "DoubleCV", PURPLE, "-."),
+        Variant("crossfitted", (), "CrossFitted", "#E7298A", "-"),
         Variant("arms", (), "ARMS-D", BLUE, "-"),
         Variant("arms", ("copula=gaussian",), "ARMS-N", "#6BAED6", "--"),
         Variant("disarm", (), "DisARM", GREY, ":"),

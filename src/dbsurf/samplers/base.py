@@ -79,6 +79,19 @@ class Sampler(ABC):
         """Law of the count of ones among n Bernoulli samples, ``(n + 1, *coords)``."""
         raise ValueError(f"the count law of {type(self).__name__} is not known in closed form")
 
+    def pair_ratio(self, probs: Tensor, n: int, one: Tensor, two: Tensor) -> Tensor:
+        """How much likelier two categories are to occur together than in independent samples.
+
+        That is P(a, b) / (p_a p_b), with P the mean over pairs of samples.
+
+        Args:
+            probs: ``(*coords, m)``.
+            n: number of samples.
+            one: the category numbers a, ``(..., *coords)``.
+            two: the category numbers b, all different from a, ``(..., *coords)``.
+        """
+        raise ValueError(f"the pair law of {type(self).__name__} is not known in closed form")
+
     def disagreement(self, probs: Tensor, n: int) -> Tensor:
         """Mean over pairs of the probability that two Bernoulli samples differ, ``(*coords,)``."""
         return laws.disagreement(self.count_law(probs, n))
