@@ -21,13 +21,16 @@ from dbsurf.estimators.exact import Exact
 from dbsurf.estimators.loorf import LOORF
 from dbsurf.estimators.objective import Function
 from dbsurf.estimators.registry import get
+from dbsurf.estimators.unordered_set import UnorderedSet
 
 CONFIDENCE = 1.96  # two-sided 95 %
 AFFORDABLE = 2**14  # states that the reference may enumerate
 FEWEST = 10  # estimates that are not zero, below which nothing is recommended
 
+ENUMERABLE = 2**10  # states that an estimator may enumerate in every estimate
+
 # What is compared unless the caller says otherwise, at n evaluations of f each: calls as one would
-# type them, with n samples, or one less where f is asked once more elsewhere.
+# type them, with n samples, or fewer where f is asked elsewhere too.
 CONTENDERS = (
     'Reinforce({n}, baseline="running-mean")',
     "LOORF({n})",
@@ -39,9 +42,22 @@ CONTENDERS = (
     'ARMS({n}, copula="gaussian")',
     "DisARM({n})",
     "DoubleCV({n})",
+    "CrossFitted({n})",
     'QuadraticCV({n}, "values")',
     'QuadraticCV({n}, "gradient")',
     "QuadraticCV({less})",
+    "RODEO({n})",
+    "ARM({n})",
+    "MuProp({less})",
+    "REBAR({third})",
+    "RELAX({n})",
+    "UnorderedSet({n})",
+    "LocalExpectation(1)",
+    "IndeCateR(1)",
+    "StickBreaking({n})",
+    "StraightThrough({n})",
+    "GumbelSoftmax({n})",
+    "ReinMax({n})",
 )
 
 
@@ -150,9 +166,9 @@ def compare(
 ) -> Comparison:
     """Measure every applicable estimator on ``f`` and ``dist`` and recommend one.
 
-    All evaluate f n times an estimate. They take turns, one estimate each, so that times are
-    comparable. What learns (a baseline, a coefficient, a control variate) does so for as many
-    draws before anything counts.
+    All evaluate f n times an estimate, or less often where the law decides how often. They take
+    turns, one estimate each, so that times are comparable. What learns (a baseline, a coefficient,
+    a control variate) does so for as many draws before anything counts.
 
     Args:
         f: maps samples ``(n, *batch, *event)`` to values ``(n, *batch)``.
@@ -185,6 +201,8 @@ def compare(
             for _ in range(draws if estimator.learns else 1):
                 estimate = estimator.estimate(f, dist, generator=generator)
             asked[label] = estimator.evaluations or len(estimate.f_values)
+            if estimators is None and asked[label] > n:
+                raise ValueError(f"it evaluates f {asked[label]} times for this law, not {n}")
         except Exception as failure:  # f is the user's: it may fail in any way where LOORF passed
             left_out[label] = _first_line(failure)
             del built[label]
@@ -251,7 +269,7 @@ def _contenders(
     """The estimators that apply, and why the others do not."""
     yardstick = f"LOORF({n})"
     if wanted is None:
-        labels = [label.format(n=n, less=n - 1) for label in CONTENDERS]
+        labels = [label.format(n=n, less=n - 1, third=n // 3) for label in CONTENDERS]
     else:
         labels = [name if "(" in name else _spell(name, n) for name in wanted]
     if yardstick not in labels:
@@ -268,19 +286,30 @@ def _contenders(
                     f"{estimator.objective}"
                 )
             estimator.check(dist)
+            if wanted is None:
+                _check_default(estimator, dist, n)
         except ValueError as error:
             if wanted is not None:
                 raise
             # The label stands beside the reason, and many share one.
             left_out[label] = re.sub(r" for \w+,", ",", str(error))
             continue
-        if estimator.grad_f_for != "nothing":
+        if estimator.needs_grad_f or estimator.grad_f_for != "nothing":
             why = _no_gradient(f, dist, n, generator)
             if why is not None:
                 left_out[label] = why
                 continue
         built[label] = estimator
     return built, left_out
+
+
+def _check_default(estimator: Estimator, dist: Distribution, n: int) -> None:
+    """Raise if an estimator that nobody asked for by name does not fit into a comparison."""
+    if estimator.evaluations not in (None, n):
+        raise ValueError(f"it cannot evaluate f {n} times")
+    states = coordinates(dist).state_count()
+    if isinstance(estimator, UnorderedSet) and states > ENUMERABLE:
+        raise ValueError(f"it would enumerate {states:,.0f} states in every estimate")
 
 
 def _spell(name: str, n: int) -> str:
@@ -336,19 +365,21 @@ def trace_of_covariance(gradients: Tensor) -> tuple[float, float]:
 
 
 def _recommend(rows: list[Row]) -> tuple[str, str]:
-    """Lowest mean squared error; among those not told apart from it, the one that needs least.
+    """Lowest variance without a bias; among those not told apart, the one that needs least.
 
-    Two rows are told apart when their 95 % intervals are.
+    Two rows are told apart when their 95 % intervals are. A biased one is recommended only if there
+    is no other: its error does not go away with more samples or smaller steps.
     """
-    best = rows[0]
+    candidates = [row for row in rows if row.unbiased] or rows
+    best = candidates[0]
     margin = best.variance_high - best.variance
     close = [
         row
-        for row in rows
+        for row in candidates
         if row.mean_squared_error - (row.variance - row.variance_low)
         <= best.mean_squared_error + margin
     ]
-    chosen = min(close, key=lambda r: (not r.unbiased, r.needs_grad_f, r.mean_squared_error))
+    chosen = min(close, key=lambda r: (r.needs_grad_f, r.mean_squared_error))
     words = [
         f"mean squared error {chosen.mean_squared_error:.3g}, "
         f"variance {chosen.relative_variance:.2f} of LOORF's at the same {chosen.evaluations} "
@@ -361,4 +392,9 @@ def _recommend(rows: list[Row]) -> tuple[str, str]:
     others = [row.estimator for row in close if row is not chosen]
     if others:
         words.append(f"not told apart from {', '.join(others)} by this many draws")
+    if rows[0] not in candidates:
+        words.append(
+            f"{rows[0].estimator} has a smaller mean squared error here, "
+            f"{rows[0].mean_squared_error:.3g}, but a bias"
+        )
     return chosen.estimator, "; ".join(words)

@@ -132,7 +132,7 @@ def table(one: Outcome) -> Table:
         more: list[Cell] = []
         if one.trained:
             late = next((r for r in one.rows if r["estimator"] == label and _late(r)), None)
-            more.append(_ratio(late))
+            more.append(_ratio(late, evaluations=late is not None and late["evaluations"] != USUAL))
         if own:
             more.append(_ratio(own.get(label), evaluations=True))
         rows.append(Row((Cell(estimator_name(label)), Cell(uses), *cells, *more, _time(usual))))
