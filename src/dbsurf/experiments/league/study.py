@@ -126,7 +126,8 @@ class Study:
         config = self.options.config()
         remove_temporary(self.folder)
         tidy_checkpoints(self.folder)
-        if not self.options.resume and (self.folder / NEWEST).exists():
+        begun = (self.folder / NEWEST).exists() or (self.folder / ROWS).exists()
+        if begun and not self.options.resume:
             raise ValueError(f"{self.folder} holds an unfinished run: --resume continues it")
         load_checkpoint(self.folder, config, self._take_over)
         if (self.folder / ROWS).exists():
