@@ -141,8 +141,8 @@ def table(one: Outcome) -> Table:
     titles += ["at its own number"] if own else []
     caption = (
         f"{one.title}: variance over LOORF's by evaluations of f, ± standard error, sorted by the "
-        f"one at {USUAL}; lowest in bold. Time: milliseconds of an estimate for the whole batch, "
-        "learning included, and in brackets over LOORF's, measured in turns with it."
+        f"one at {USUAL}; lowest in bold. Time: the processor's milliseconds of an estimate for "
+        "the whole batch, learning included, and in brackets over LOORF's, taken in turns with it."
     )
     return Table(caption, (*titles, "time"), tuple(rows), words=2)
 

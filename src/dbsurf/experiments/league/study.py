@@ -137,19 +137,20 @@ class Study:
 
     def save(self) -> None:
         """Write a checkpoint."""
-        state = {
-            "steps": self.steps,
-            "seconds": self.watch.seconds,
-            "problem": self.problem.state_dict(),
-            "learners": {
-                label: {
-                    "estimator": one.estimator.state_dict(),
-                    "generator": one.generator.get_state(),
-                }
-                for label, one in self.learners.items()
-            },
-        }
-        save_checkpoint(self.folder, self.options.config(), state)
+        with self.watch.paused():
+            state = {
+                "steps": self.steps,
+                "seconds": self.watch.seconds,
+                "problem": self.problem.state_dict(),
+                "learners": {
+                    label: {
+                        "estimator": one.estimator.state_dict(),
+                        "generator": one.generator.get_state(),
+                    }
+                    for label, one in self.learners.items()
+                },
+            }
+            save_checkpoint(self.folder, self.options.config(), state)
 
     def _take_over(self, state: dict[str, Any]) -> None:
         total = self.joint + self.options.converge
@@ -172,17 +173,19 @@ class Study:
             self.measure_all(JOINT if self.joint else NOTHING, interruption)
             self.learn_until(total, total, interruption)
             self.measure_all(CONVERGED, interruption)
-        rows = measure.ratios(self.rows, BASELINE)
-        write_atomically(self.folder / "league.csv", pd.DataFrame(rows).to_csv(index=False))
-        summary = {
-            "experiment": "league",
-            "configuration": self.options.config(),
-            "title": self.problem.title,
-            "seconds": self.watch.seconds,
-            "left_out": self.left_out,
-            "rows": rows,
-        }
-        write_summary(self.folder, summary)
+            self.time_all(interruption)
+        with self.watch.paused():
+            rows = measure.ratios(self.rows, BASELINE)
+            write_atomically(self.folder / "league.csv", pd.DataFrame(rows).to_csv(index=False))
+            summary = {
+                "experiment": "league",
+                "configuration": self.options.config(),
+                "title": self.problem.title,
+                "seconds": self.watch.seconds,
+                "left_out": self.left_out,
+                "rows": rows,
+            }
+            write_summary(self.folder, summary)
         return summary
 
     def learn_until(self, end: int, total: int, interruption: Interruption) -> None:
@@ -290,11 +293,34 @@ class Study:
             **found,
             "squared_bias": None,
             "bias_noise": None,
+            "milliseconds": None,
+            "loorf_milliseconds": None,
         }
         if not estimator.unbiased:
             row |= measure.squared_bias(found, mean, self.reference())
-        rounds = options.timings if count <= measure.MANY else min(3, options.timings)
-        return row | measure.milliseconds(estimator, self.problem, count, rounds)
+        return row
+
+    def time_all(self, interruption: Interruption) -> None:
+        """Time an estimate of every row that has no time yet."""
+        for entrant, built in self.counts().items():
+            for count, estimator in built:
+                same = [
+                    row
+                    for row in self.rows
+                    if (row["estimator"], row["evaluations"]) == (entrant.label, count)
+                ]
+                if all(row["milliseconds"] is not None for row in same):
+                    continue
+                learner = self.learners.get(entrant.label)
+                if learner is not None:
+                    estimator.load_state_dict(learner.estimator.state_dict())
+                rounds = self.options.timings if count <= measure.MANY else 3
+                found = measure.milliseconds(estimator, self.problem, count, rounds)
+                for row in same:
+                    row |= found
+                write_json(self.folder / ROWS, {"rows": self.rows})
+                if interruption.requested:
+                    raise KeyboardInterrupt(f"{len(self.rows)} rows are saved in {self.folder}")
 
     def reference(self) -> measure.Reference:
         """The exact gradient; else the long-run mean of the learned estimator of least variance."""
