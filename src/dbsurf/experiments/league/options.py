@@ -78,7 +78,7 @@ class Options:
         """The problem in a word, with what it is of."""
         if self.problem is None:
             return ALL
-        words = [self.problem]
+        words: list[str] = [self.problem]
         if self.problem in ("table", "table-searched"):
             words.append(self.table)
         elif self.problem not in FIXED:
