@@ -10,10 +10,22 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from handmade import nas_run, vae_run
+from handmade import league_run, nas_run, vae_run
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-MARKS = ("state", "table 1", "reaching", "long", "table 2", "choices", "reach", "tuning", "rates")
+MARKS = (
+    "state",
+    "table 1",
+    "reaching",
+    "long",
+    "table 2",
+    "choices",
+    "reach",
+    "tuning",
+    "rates",
+    "goals",
+)
+MARKS += ("sentences", "tables")
 
 
 @pytest.fixture
@@ -100,3 +112,27 @@ def test_the_supernet_study_plans_twelve_searches(page, monkeypatch):
     assert len(runs) == 12
     assert {run.estimator for run in runs[:3]} == {"dbsurf", "loorf", "uniform"}
     assert {run.seed for run in runs} == {0, 5, 10, 15}
+
+
+def test_the_league(page, monkeypatch):
+    module = study("league", page, monkeypatch)
+    runs = page.parent / "runs"
+    variances = {"quadraticcv": 12.0, "quadraticcv uses=values": 50.0, "mdsurf": 75.0}
+    league_run(runs, {**variances, "reinmax": 1.0}, dataset="mnist")
+    league_run(runs, {"quadraticcv": 30.0}, dataset="omniglot")
+    module.write()
+    text = page.read_text()
+    assert len(module.plan()) == 12
+    assert "Finished runs behind the tables: 2 of 12." in text
+    assert "dbsurf league --problem vae --dataset omniglot --steps 30000" in text
+    assert "at most 0.2 | 0.120 to 0.300 | omniglot VAE, 4 evaluations | not met" in text
+    assert "at most 0.7 | 0.500 to 0.500 | mnist VAE, 4 evaluations | **met**" in text
+    assert "| 0.667 to 0.667 | mnist VAE, 4 evaluations, MDsurf | **met**" in text
+    assert "| QuadraticCV | yes | **0.120** (± 0.002) |" in text
+    assert "| ReinMax | 0.010 + 0.250 | 3.0 (1.50) |" in text
+    blind = "without the gradient of f it is 0.500 of LOORF's (0.486 to 0.514), by QuadraticCV"
+    assert blind in text
+    results = page.parent / "results"
+    assert len(pd.read_csv(results / "league.csv")) == 7
+    assert set(pd.read_csv(results / "figure.csv")["series"]) == {*variances}
+    assert (results / "league.png").read_bytes()[:4] == b"\x89PNG"

@@ -125,6 +125,7 @@ VARIANTS = {
         Variant("vimco", (), "VIMCO", "#C62828", "--"),
         Variant("straightthrough", (), "straight-through", "#546E7A", "-."),
         Variant("gumbelsoftmax", (), "Gumbel-softmax", "#7E57C2", "--"),
+        Variant("gumbelsoftmax", ("hard=true",), "Gumbel-softmax hard", "#B39DDB", "-."),
         Variant("reinmax", (), "ReinMax", "#F06292", "-."),
         Variant("exact", (), "exact", "#263238", ":"),
         Variant("evolution", (), "evolution", TEAL, "-"),
