@@ -113,8 +113,8 @@ def _outcomes(run: Run) -> Table:
         "leave-one-out: the gradient's variance along training, each arm at its own model, and its "
         "mean squared error at two common models; 95 % intervals over seeds."
     )
-    titles = ("n", "Sampler, baseline", "Reward", "Difference", "No signal")
-    titles += ("Variance ratio", "Error ratio")
+    words = ("n", "Sampler, baseline", "Reward", "Difference", "No signal")
+    titles = (*words, "Variance ratio", "Error ratio")
     return Table(caption, titles, rows, words=2)
 
 
