@@ -119,8 +119,8 @@ def _outcomes(run: Run) -> Table:
 
 
 def _over_reference(one: dict[str, Any], name: str) -> Cell:
-    """A ratio with its interval; empty for runs of versions that did not measure it."""
-    if name not in one:
+    """A ratio with its interval; empty if the run did not measure it."""
+    if one.get(name) is None:
         return Cell("")
     return Cell(f"{one[name]:.2f}", f"{one[f'{name}_low']:.2f} to {one[f'{name}_high']:.2f}")
 
@@ -184,5 +184,5 @@ def measures(run: Run) -> Iterator[tuple[str, str | None, float, dict[str, Any]]
         label = f"{one['arm']}, n = {one['n']}"
         yield "reward", label, float(one["reward"]), {}
         yield "training_error_ratio", label, float(one["error"]), {}
-        if "variance" in one:
+        if one.get("variance") is not None:
             yield "training_variance_ratio", label, float(one["variance"]), {}
