@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from dbsurf.experiments.league import Options as LeagueOptions
+from dbsurf.experiments.league import measure
 from dbsurf.experiments.nas.options import SupernetOptions, TableOptions
 from dbsurf.experiments.toy import Options as ToyOptions
 from dbsurf.experiments.vae import Options as VaeOptions
@@ -22,7 +24,7 @@ PNG = bytes.fromhex(
 def vae_run(place: Path, elbo: float, **options: Any) -> Path:
     """A finished run that falls to ``elbo`` + 10 in its first half, to ``elbo`` in its second.
 
-    Evaluations and seconds are 400 and a hundredth a step, the variance ten times the -ELBO.
+    Evaluations and seconds are 100 n and a hundredth a step, the variance ten times the -ELBO.
     """
     chosen = VaeOptions(**{"steps": STEPS, **options})
     folder = unfinished_vae_run(place, elbo, **options)
@@ -30,7 +32,7 @@ def vae_run(place: Path, elbo: float, **options: Any) -> Path:
         "experiment": "vae",
         "configuration": chosen.config(),
         "steps": chosen.steps,
-        "evaluations": 400 * chosen.steps,
+        "evaluations": 100 * chosen.n * chosen.steps,
         "seconds": chosen.steps / 100,
         "train_negative_elbo": elbo,
         "test_negative_elbo": elbo + 1,
@@ -60,7 +62,7 @@ def unfinished_vae_run(place: Path, elbo: float, **options: Any) -> Path:
     rows = [
         {
             "step": step,
-            "evaluations": 400 * step,
+            "evaluations": 100 * chosen.n * step,
             "seconds": step / 100,
             "train_negative_elbo": level,
             "test_negative_elbo": level + 1,
@@ -129,4 +131,44 @@ def toy_run(place: Path, **options: Any) -> Path:
     (folder / "summary.json").write_text(json.dumps(summary))
     for name in ("figure2", "figure6"):
         (folder / f"{name}.png").write_bytes(PNG)
+    return folder
+
+
+def league_run(place: Path, variances: dict[str, float], **options: Any) -> Path:
+    """A finished run of the league with these variances at four evaluations; LOORF has 100.
+
+    Their standard errors are a hundredth. "reinmax" is biased, its squared bias is 25.
+    """
+    chosen = LeagueOptions(**{"problem": "vae", **options})
+    folder = place / chosen.name()
+    folder.mkdir(parents=True)
+    rows: list[dict[str, Any]] = []
+    for label, variance in {"loorf": 100.0, **variances}.items():
+        biased = label == "reinmax"
+        rows.append(
+            {
+                "estimator": label,
+                "n": 4,
+                "evaluations": 4,
+                "learned": "joint" if label.startswith("quadraticcv") else "-",
+                "unbiased": int(not biased),
+                "needs_grad_f": int(label == "quadraticcv" or biased),
+                "draws": 50,
+                "variance": variance,
+                "variance_error": variance / 100,
+                "squared_bias": 25.0 if biased else None,
+                "bias_noise": 1.0 if biased else None,
+                "milliseconds": 3.0,
+                "loorf_milliseconds": 2.0,
+            }
+        )
+    summary = {
+        "experiment": "league",
+        "configuration": chosen.config(),
+        "title": f"{chosen.dataset} VAE",
+        "seconds": 1.0,
+        "left_out": {},
+        "rows": measure.ratios(rows, "loorf"),
+    }
+    (folder / "summary.json").write_text(json.dumps(summary))
     return folder

@@ -52,8 +52,8 @@ def long_run(f, dist, label: str) -> tuple[float, float]:
     """Mean squared error of an estimator, by 40,000 estimates at once; and its standard error."""
     estimator = dbsurf.get(label)
     batch = dist.expand((40_000,))
-    for _ in range(300 if isinstance(estimator, dbsurf.QuadraticCV) else 1):  # as compare does
-        estimator.estimate(f, dist if isinstance(estimator, dbsurf.QuadraticCV) else batch)
+    for _ in range(300 if estimator.learns else 0):  # as compare does
+        estimator.estimate(f, dist)
     estimator.eval()
     error = (estimator.estimate(f, batch).grad - dbsurf.exact(f, dist).grad).flatten(1)
     square = error.square().sum(-1)
@@ -84,13 +84,17 @@ def test_the_order_is_that_of_a_long_independent_run(name):
 
 def test_rows_fields_table_and_frame():
     found = dbsurf.compare(additive, Independent(Bernoulli(PROBS), 1), 4, draws=40)
-    labels = [label.format(n=4, less=3) for label in CONTENDERS]
-    assert {row.estimator for row in found.rows} == set(labels)
+    labels = {label.format(n=4, less=3, third=1) for label in CONTENDERS}
+    assert {row.estimator for row in found.rows} == labels - set(found.left_out)
+    assert found.left_out == {
+        "REBAR(1)": "it cannot evaluate f 4 times",
+        "LocalExpectation(1)": "it evaluates f 7 times for this law, not 4",
+        "IndeCateR(1)": "it evaluates f 12 times for this law, not 4",
+    }
     assert all(isinstance(dbsurf.get(label), dbsurf.Estimator) for label in labels)
     built = found.build()
     assert built.training
     assert repr(built) == repr(dbsurf.get(found.recommended))
-    assert not found.left_out
     assert all(row.evaluations == 4 for row in found.rows)
     assert all(row.variance_low <= row.variance <= row.variance_high for row in found.rows)
     assert all(row.milliseconds > 0 for row in found.rows)
@@ -181,6 +185,23 @@ def test_the_recommendation_by_its_rules():
     assert "with the gradient of f" in reason
     assert "no significant difference" not in reason
     assert "lags behind" in _recommend([row("state", 1.0, learns=True), row("other", 3.0)])[1]
+    # A bias stays where the variance goes: it is said, not recommended.
+    chosen, reason = _recommend([row("biased", 0.1, 0.1), row("unbiased", 1.0)])
+    assert chosen == "unbiased"
+    assert "biased has a smaller mean squared error here, 0.11, but a bias" in reason
+
+
+def test_every_estimator_of_the_library_is_known():
+    called = {type(dbsurf.get(label.format(n=4, less=3, third=1))) for label in CONTENDERS}
+    every = {type(dbsurf.get(name, 4)) for name in dbsurf.available()}
+    assert every - called == {dbsurf.VIMCO, dbsurf.Exact}  # another objective, and no variance
+
+
+def test_what_would_enumerate_too_many_states_is_left_out():
+    wide = Independent(Bernoulli(torch.full((12,), 0.3, dtype=f64)), 1)
+    found = dbsurf.compare(additive, wide, 6, draws=10)
+    assert "4,096 states" in found.left_out["UnorderedSet(6)"]
+    assert "REBAR(2)" in [one.estimator for one in found.rows]
 
 
 def test_nothing_is_recommended_from_nothing():

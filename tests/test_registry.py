@@ -176,6 +176,6 @@ def test_a_folder_without_a_record_is_an_error(monkeypatch):
 
 def test_unknown_experiments_are_named():
     with pytest.raises(
-        ValueError, match="one of vae, nas-table, nas-supernet, toy, sequences, got 'nas'"
+        ValueError, match="one of vae, nas-table, nas-supernet, toy, league, sequences, got 'nas'"
     ):
         registry.experiment("nas")

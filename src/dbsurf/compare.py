@@ -21,13 +21,16 @@ from dbsurf.estimators.exact import Exact
 from dbsurf.estimators.loorf import LOORF
 from dbsurf.estimators.objective import Function
 from dbsurf.estimators.registry import get
+from dbsurf.estimators.unordered_set import UnorderedSet
 
 CONFIDENCE = 1.96  # two-sided 95 %
 AFFORDABLE = 2**14  # states that the reference may enumerate
 FEWEST = 10  # nothing is recommended if fewer estimates than this are not zero
 
-# The estimators that are compared by default, with n evaluations of f each: n samples, or n - 1 if
-# f is evaluated once more at another point.
+ENUMERABLE = 2**10  # states that an estimator may enumerate in every estimate
+
+# The estimators that are compared by default, with n evaluations of f each: n samples, or fewer if
+# f is evaluated at other points too.
 CONTENDERS = (
     'Reinforce({n}, baseline="running-mean")',
     "LOORF({n})",
@@ -39,9 +42,22 @@ CONTENDERS = (
     'ARMS({n}, copula="gaussian")',
     "DisARM({n})",
     "DoubleCV({n})",
+    "CrossFitted({n})",
     'QuadraticCV({n}, "values")',
     'QuadraticCV({n}, "gradient")',
     "QuadraticCV({less})",
+    "RODEO({n})",
+    "ARM({n})",
+    "MuProp({less})",
+    "REBAR({third})",
+    "RELAX({n})",
+    "UnorderedSet({n})",
+    "LocalExpectation(1)",
+    "IndeCateR(1)",
+    "StickBreaking({n})",
+    "StraightThrough({n})",
+    "GumbelSoftmax({n})",
+    "ReinMax({n})",
 )
 
 
@@ -150,9 +166,9 @@ def compare(
 ) -> Comparison:
     """Measure every applicable estimator on ``f`` and ``dist`` and recommend one.
 
-    All evaluate f n times per estimate. They take turns, one estimate each, so that times are
-    comparable. Estimators that learn (a baseline, a coefficient, a control variate) are trained for
-    ``draws`` estimates before they are measured.
+    All evaluate f n times per estimate, or less often where the law decides how often. They take
+    turns, one estimate each, so that times are comparable. Estimators that learn (a baseline, a
+    coefficient, a control variate) are trained for ``draws`` estimates before they are measured.
 
     Args:
         f: maps samples ``(n, *batch, *event)`` to values ``(n, *batch)``.
@@ -185,6 +201,8 @@ def compare(
             for _ in range(draws if estimator.learns else 1):
                 estimate = estimator.estimate(f, dist, generator=generator)
             asked[label] = estimator.evaluations or len(estimate.f_values)
+            if estimators is None and asked[label] > n:
+                raise ValueError(f"it evaluates f {asked[label]} times for this law, not {n}")
         except Exception as failure:  # f is the user's: it may raise anything
             left_out[label] = _first_line(failure)
             del built[label]
@@ -251,7 +269,7 @@ def _contenders(
     """The estimators that apply, and why the others do not."""
     yardstick = f"LOORF({n})"
     if wanted is None:
-        labels = [label.format(n=n, less=n - 1) for label in CONTENDERS]
+        labels = [label.format(n=n, less=n - 1, third=n // 3) for label in CONTENDERS]
     else:
         labels = [name if "(" in name else _spell(name, n) for name in wanted]
     if yardstick not in labels:
@@ -268,19 +286,30 @@ def _contenders(
                     f"{estimator.objective}"
                 )
             estimator.check(dist)
+            if wanted is None:
+                _check_default(estimator, dist, n)
         except ValueError as error:
             if wanted is not None:
                 raise
             # Leave the name out of the reason, so that estimators with the same reason are joined.
             left_out[label] = re.sub(r" for \w+,", ",", str(error))
             continue
-        if estimator.grad_f_for != "nothing":
+        if estimator.needs_grad_f or estimator.grad_f_for != "nothing":
             why = _no_gradient(f, dist, n, generator)
             if why is not None:
                 left_out[label] = why
                 continue
         built[label] = estimator
     return built, left_out
+
+
+def _check_default(estimator: Estimator, dist: Distribution, n: int) -> None:
+    """Raise if an estimator that nobody asked for by name does not fit into a comparison."""
+    if estimator.evaluations not in (None, n):
+        raise ValueError(f"it cannot evaluate f {n} times")
+    states = coordinates(dist).state_count()
+    if isinstance(estimator, UnorderedSet) and states > ENUMERABLE:
+        raise ValueError(f"it would enumerate {states:,.0f} states in every estimate")
 
 
 def _spell(name: str, n: int) -> str:
@@ -336,16 +365,21 @@ def trace_of_covariance(gradients: Tensor) -> tuple[float, float]:
 
 
 def _recommend(rows: list[Row]) -> tuple[str, str]:
-    """The row with the lowest mean squared error, or a simpler one whose 95 % interval overlaps."""
-    best = rows[0]
+    """The unbiased row with the lowest variance, or a simpler one whose 95 % interval overlaps.
+
+    A biased estimator is recommended only if there is no other: its error does not go away with
+    more samples or smaller steps.
+    """
+    candidates = [row for row in rows if row.unbiased] or rows
+    best = candidates[0]
     margin = best.variance_high - best.variance
     close = [
         row
-        for row in rows
+        for row in candidates
         if row.mean_squared_error - (row.variance - row.variance_low)
         <= best.mean_squared_error + margin
     ]
-    chosen = min(close, key=lambda r: (not r.unbiased, r.needs_grad_f, r.mean_squared_error))
+    chosen = min(close, key=lambda r: (r.needs_grad_f, r.mean_squared_error))
     words = [
         f"mean squared error {chosen.mean_squared_error:.3g}, "
         f"variance {chosen.relative_variance:.2f} of LOORF's at the same {chosen.evaluations} "
@@ -360,4 +394,9 @@ def _recommend(rows: list[Row]) -> tuple[str, str]:
     others = [row.estimator for row in close if row is not chosen]
     if others:
         words.append(f"no significant difference to {', '.join(others)} with this many draws")
+    if rows[0] not in candidates:
+        words.append(
+            f"{rows[0].estimator} has a smaller mean squared error here, "
+            f"{rows[0].mean_squared_error:.3g}, but a bias"
+        )
     return chosen.estimator, "; ".join(words)

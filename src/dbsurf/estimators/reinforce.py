@@ -17,8 +17,8 @@ from dbsurf.samplers.iid import IID
 class Reinforce(Estimator):
     r"""The score-function estimator (eq. 3), $g = \frac1n\sum_i (f(x_i) - b)\nabla\log p(x_i)$.
 
-    Bias: none, with or without a baseline: b is computed from earlier calls only. Evaluations of
-    f: n. Needs no gradient of f. n >= 1. Any discrete law.
+    Bias: none, with or without a baseline: b is computed from earlier calls only.
+    Evaluations of f: n. Needs no gradient of f. n >= 1. Any discrete law.
 
     Args:
         n: number of independent samples.

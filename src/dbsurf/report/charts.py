@@ -20,6 +20,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
 
 from dbsurf.report import labels
 from dbsurf.report.document import Chart, Line, Panel
@@ -145,9 +146,15 @@ def draw(axis: Axes, panel: Panel, look: dict[str, Look]) -> None:
     if panel.logarithmic:
         axis.set_xscale("log")
         axis.minorticks_off()
-        axis.locator_params(axis="y", nbins=5)
+        if not panel.logarithmic_y:
+            axis.locator_params(axis="y", nbins=5)
     else:
         axis.locator_params(nbins=5)
+    if panel.logarithmic_y:
+        axis.set_yscale("log")
+        axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.yaxis.set_major_formatter("{x:g}")
+        axis.yaxis.set_minor_locator(NullLocator())
     if panel.ticks:
         axis.set_xticks(panel.ticks, [str(tick) for tick in panel.ticks])
 

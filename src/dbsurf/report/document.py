@@ -100,7 +100,11 @@ class Line:
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes; ``level`` is a thin horizontal line, ``logarithmic`` the x axis."""
+    """One pair of axes.
+
+    ``level`` is a thin horizontal line; ``logarithmic`` is about the x axis, ``logarithmic_y``
+    about the other.
+    """
 
     title: str
     x: str
@@ -110,6 +114,7 @@ class Panel:
     ticks: tuple[int, ...] = ()
     level: float | None = None
     logarithmic: bool = False
+    logarithmic_y: bool = False
 
 
 @dataclass(frozen=True)

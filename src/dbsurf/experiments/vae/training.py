@@ -93,7 +93,10 @@ class Trainer:
 
     def step(self) -> None:
         """Draw a batch, estimate the gradient, update the weights."""
-        images = self.batches.next()
+        self.train_on(self.batches.next())
+
+    def train_on(self, images: Tensor) -> None:
+        """The same for a batch that was drawn before."""
         loss = negative_elbo(self.model, self.estimators, images, self.streams.samples)
         self.optimiser.zero_grad()
         loss.backward()
