@@ -131,10 +131,10 @@ def test_repeated_gradients_are_those_of_one_draw_after_the_other(begin, arm):
 
 
 def test_the_variance_is_measured_without_a_change_of_training(begin):
-    size = replace(TINY, steps=4)
+    size = replace(TINY, batch=8)
     first, second = (
         training.train(begin, TRAINED[3], 4, replace(size, variance_draws=draws))[0]
-        for draws in (2, 5)
+        for draws in (12, 20)
     )
     for one, two in zip(first, second, strict=True):
         assert one["reward"] == two["reward"]
@@ -155,11 +155,34 @@ def test_tables_and_figures(tmp_path):
     reference = outcomes[outcomes.arm == str(training.REFERENCE)]
     assert reference.gain.tolist() == [0]
     assert reference.error.tolist() == [1]
-    assert reference.variance.tolist() == [1]
     assert (runs.groupby(["seed", "arm"]).variance.count() == 3).all()
     assert (tmp_path / "variances.png").stat().st_size > 5000
     assert (tmp_path / "rewards.png").stat().st_size > 5000
     assert (tmp_path / "gradient-errors.png").stat().st_size > 5000
+
+
+def test_the_ratio_of_variances_along_training():
+    """By hand: 6 and 3 on average for seed 0, 1 and 2 for seed 1; none without a signal."""
+    reference, other = str(TRAINED[0]), str(TRAINED[1])
+    rows = [
+        {"n": 4, "seed": seed, "arm": arm, "completions": step, "variance": variance}
+        for seed, arm, variances in (
+            (0, reference, (8.0, 4.0)),
+            (0, other, (1.0, 5.0)),
+            (1, reference, (1.0, 1.0)),
+            (1, other, (0.0, 4.0)),
+        )
+        for step, variance in enumerate(variances)
+    ]
+    runs = pd.DataFrame(rows).assign(reward=0.5, silent=0.0)
+    errors = pd.DataFrame(
+        [{"n": 4, "seed": s, "arm": a, "ratio": 1.0} for s in (0, 1) for a in (reference, other)]
+    )
+    found = study.outcomes(runs, errors).set_index("arm").variance
+    assert found[reference] == 1
+    assert found[other] == pytest.approx((0.5 + 2) / 2)
+    silent = study.outcomes(runs.assign(variance=0.0), errors)
+    assert silent.variance.isna().all()
 
 
 def test_a_run_repeats():

@@ -94,11 +94,12 @@ def next_logits(model: Transformer, tokens: Tensor, distinct: bool) -> Tensor:
     rounds differently.
     """
     rows = tokens.reshape(-1, tokens.shape[-1])
+    place = None
     if distinct:
         rows, place = rows.unique(dim=0, return_inverse=True)
-        logits = model(rows)[:, -1][place]
-    else:
-        logits = model(rows)[:, -1]
+    logits: Tensor = model(rows)[:, -1]
+    if place is not None:
+        logits = logits[place]
     return logits.view(*tokens.shape[:2], -1)
 
 

@@ -154,7 +154,7 @@ def variances(runs: pd.DataFrame, path: Path, reference: str) -> None:
             )
             for arm, (colour, dash) in ARM_LINES.items():
                 if arm in means.variance:
-                    curve = means.variance[arm]
+                    curve = means.variance[arm].where(means.variance[arm] > 0)
                     top.plot(curve.index, curve, dash, color=colour, label=arm)
                     over = curve / means.variance[reference]
                     bottom.plot(curve.index, over, dash, color=colour)

@@ -29,8 +29,8 @@ CAPTIONS = {
     "rewards": "Probability of the right answer, and share of groups without a signal, against "
     "completions; means over seeds.",
     "variances": "Variance of the gradient along training (trace of the covariance on a fixed "
-    "batch of prompts, each arm at its own model) against completions, means over seeds; below, "
-    "over that of independent sequences with a leave-one-out baseline.",
+    "batch of prompts, each curve at the model that it trains) against completions, means over "
+    "seeds; below, over that of independent sequences with a leave-one-out baseline.",
     "gradient-errors": "Error of the gradient over that of independent sequences with a "
     "leave-one-out baseline, at the start and the end of training; strokes are seeds.",
 }
@@ -110,17 +110,17 @@ def _outcomes(run: Run) -> Table:
     caption = (
         f"Training on rewards, run {run.number}: the last reward, its difference to independent "
         "leave-one-out by seed, groups without a signal, and two ratios to independent "
-        "leave-one-out: the gradient's variance along training, each arm at its own model, and its "
-        "mean squared error at two common models; 95 % intervals over seeds."
+        "leave-one-out: the gradient's variance along training, each row at the model that it "
+        "trains, and its mean squared error at two common models; 95 % intervals over seeds."
     )
-    titles = ("n", "Sampler, baseline", "Reward", "Difference", "No signal")
-    titles += ("Variance ratio", "Error ratio")
+    words = ("n", "Sampler, baseline", "Reward", "Difference", "No signal")
+    titles = (*words, "Variance ratio", "Error ratio")
     return Table(caption, titles, rows, words=2)
 
 
 def _over_reference(one: dict[str, Any], name: str) -> Cell:
-    """A ratio with its interval; empty for runs of versions that did not measure it."""
-    if name not in one:
+    """A ratio with its interval; empty if the run did not measure it."""
+    if one.get(name) is None:
         return Cell("")
     return Cell(f"{one[name]:.2f}", f"{one[f'{name}_low']:.2f} to {one[f'{name}_high']:.2f}")
 
@@ -162,14 +162,15 @@ def sentences(runs: Sequence[Run]) -> list[str]:
     if training is not None:
         arm = "systematic halves, prefix"
         parts = [
-            f"{one['error']:.2f} for n = {one['n']} (reward {one['gain']:+.3f}, "
-            f"{one['gain_low']:+.3f} to {one['gain_high']:+.3f})"
+            f"{one['error']:.2f} times for n = {one['n']} (difference in reward "
+            f"{one['gain']:+.3f}, {one['gain_low']:+.3f} to {one['gain_high']:+.3f})"
             for one in training.summary["outcomes"]
             if one["arm"] == arm
         ]
         found.append(
-            "In training, systematic halves with a prefix baseline have an error of the gradient "
-            f"over independent leave-one-out's of {' and '.join(parts)}."
+            "In training, the gradient of systematic halves with a prefix baseline has this mean "
+            "squared error, compared with independent sequences and a leave-one-out baseline: "
+            f"{' and '.join(parts)}."
         )
     return found
 
@@ -184,5 +185,5 @@ def measures(run: Run) -> Iterator[tuple[str, str | None, float, dict[str, Any]]
         label = f"{one['arm']}, n = {one['n']}"
         yield "reward", label, float(one["reward"]), {}
         yield "training_error_ratio", label, float(one["error"]), {}
-        if "variance" in one:
+        if one.get("variance") is not None:
             yield "training_variance_ratio", label, float(one["variance"]), {}

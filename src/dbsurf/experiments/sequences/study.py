@@ -206,7 +206,12 @@ def outcomes(runs: pd.DataFrame, errors: pd.DataFrame) -> pd.DataFrame:
             row |= _interval("gain", pivot.loc[n][arm] - pivot.loc[n][reference])
             row |= _interval("gain_along", along.loc[n][arm] - along.loc[n][reference])
             row |= {"silent": silent[n, arm]}
-            row |= _interval("variance", variance.loc[n][arm] / variance.loc[n][reference])
+            reference_variance = variance.loc[n][reference]
+            # A short run may have no group with a signal: then there is no ratio.
+            row |= _interval(
+                "variance",
+                variance.loc[n][arm] / reference_variance.where(reference_variance > 0),
+            )
             row |= _interval("error", ratios)
             rows.append(row)
     return pd.DataFrame(rows)
@@ -218,14 +223,18 @@ def write_table(table: pd.DataFrame, path: Path) -> None:
 
 
 def _interval(name: str, values: pd.Series) -> dict[str, float]:
+    """Mean and 95 % interval over seeds; NaN if a seed has no value."""
+    if values.isna().any():
+        return dict.fromkeys((name, f"{name}_low", f"{name}_high"), float("nan"))
     width = stats.t.ppf(0.975, len(values) - 1) * values.std() / len(values) ** 0.5
     mean = float(values.mean())
     return {name: mean, f"{name}_low": mean - float(width), f"{name}_high": mean + float(width)}
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
-    """A table as dictionaries of plain numbers and words."""
-    found: list[dict[str, Any]] = pd.read_csv(path).to_dict("records")
+    """A table as dictionaries of plain numbers and words; None for an empty cell."""
+    table = pd.read_csv(path).astype(object)
+    found: list[dict[str, Any]] = table.where(table.notna(), None).to_dict("records")
     return found
 
 
