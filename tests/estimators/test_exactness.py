@@ -22,7 +22,6 @@ import dbsurf
 import oracles
 from cases import ANY_LAW, CASES, ENUMERABLE, UNBIASED, Case
 from conftest import assert_mean
-from dbsurf.samplers.residual import INDEPENDENT
 from oracles import all_samples
 
 f64 = torch.float64
@@ -180,7 +179,7 @@ def test_categorical_mdsurf_is_unbiased_exactly(n):
     """Two coordinates of three categories, f with an interaction, by the sampler's pair law."""
     points = [[0.3, 0.5, 0.2], [0.08, 0.9, 0.02]]
     table = torch.tensor([[1.0, -2.0, 0.7], [0.3, 4.0, -1.0], [2.0, 0.1, 5.0]], dtype=f64)
-    laws = [oracles.with_pairs(p, oracles.residual(p, n, INDEPENDENT), n) for p in points]
+    laws = [oracles.with_pairs(p, oracles.residual(p, n, 0.2), n) for p in points]
     paths = list(itertools.product(range(3), repeat=n))
     samples, probability = [], []
     for one, two in itertools.product(paths, repeat=2):

@@ -131,7 +131,7 @@ def test_what_ran_is_counted(page, text):
     assert "14 runs found" in text
     runs = page.table("Every run")
     assert any("unfinished, at step 20,000 of 20,000" in " ".join(r[2]) for r in runs.rows)
-    assert any("damaged: summary.json is no JSON" in " ".join(r[2]) for r in runs.rows)
+    assert any("damaged: summary.json is not JSON" in " ".join(r[2]) for r in runs.rows)
 
 
 def test_reaching_by_hand(page):
@@ -299,7 +299,7 @@ def test_unfinished_runs_alone_support_no_sentence(tmp_path):
     unfinished_vae_run(tmp_path, 95.0, dataset="mnist")
     assert cli.main(["report", str(tmp_path)]) == 0
     text = (tmp_path / "report.md").read_text()
-    assert "No finished run that a sentence could rest on." in text
+    assert "No finished run." in text
     assert "No toy study" in text
 
 

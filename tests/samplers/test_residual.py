@@ -10,7 +10,6 @@ from torch.distributions import Categorical
 
 import oracles
 from dbsurf.samplers import Residual
-from dbsurf.samplers.residual import INDEPENDENT
 
 PROBS = [
     [0.5, 0.3, 0.2],
@@ -32,11 +31,12 @@ def pairs(m: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 @pytest.mark.parametrize("probs", PROBS, ids=str)
 @pytest.mark.parametrize("n", [2, 3, 4, 5, 8, 16])
-def test_pair_law_is_the_integral(probs, n):
+@pytest.mark.parametrize("share", [0.2, 0.7, 1.0])
+def test_pair_law_is_the_integral(probs, n, share):
     p = torch.tensor(probs, dtype=torch.float64)
     one, two = pairs(len(probs))
-    found = Residual().pair_ratio(p, n, one, two) * p[one] * p[two]
-    expected = torch.from_numpy(oracles.residual(probs, n, INDEPENDENT))[one, two]
+    found = Residual(share).pair_ratio(p, n, one, two) * p[one] * p[two]
+    expected = torch.from_numpy(oracles.residual(probs, n, share))[one, two]
     assert (found - expected).abs().max() < 1e-12
     possible = (p[one] > 0) & (p[two] > 0)
     assert (found[possible] > 0).all()
@@ -67,6 +67,11 @@ def test_sure_copies_are_there():
     x = Residual().sample(Categorical(p.expand(1000, 4)), 8)
     counts = torch.nn.functional.one_hot(x, 4).sum(0)
     assert (counts >= torch.tensor([3, 1, 1, 1])).all()
+
+
+def test_bad_share():
+    with pytest.raises(ValueError, match=r"independent must lie in \[0, 1\], got 2"):
+        Residual(2)
 
 
 def test_pairs_that_are_hardly_there_have_finite_ratios():

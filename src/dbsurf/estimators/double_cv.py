@@ -14,14 +14,14 @@ from dbsurf.samplers.iid import IID
 
 
 class DoubleCV(Estimator):
-    r"""LOORF of $f_i + a\,v_i\cdot(x_i - p)$, minus the mean that this adds.
+    r"""LOORF of $f_i + a\,v_i\cdot(x_i - p)$, minus the mean of the added term.
 
     $v_i$ is the mean of $\nabla f$ over the other samples, so that $x_i$ is independent of it and
     $$g = \mathrm{LOORF}(f) + a\,B, \qquad
       B = \mathrm{LOORF}\bigl(v_i\cdot(x_i - p)\bigr) - p(1-p)\,\overline{\nabla f}$$
     has $\mathbb{E}[B] = 0$. The coefficient minimises the variance over earlier calls,
-    $a = -\langle\mathrm{LOORF}(f), B\rangle / \langle B, B\rangle$ with decayed sums: fixed before
-    the samples are drawn, it leaves no bias. With a = 0 it is `LOORF`.
+    $a = -\langle\mathrm{LOORF}(f), B\rangle / \langle B, B\rangle$ with decayed sums. It is
+    fixed before the samples are drawn, so it adds no bias. With a = 0 this is `LOORF`.
 
     Bias: none. Evaluations of f: n, and its gradient at the samples, taken from the one backward
     that the loss does anyway. n >= 2. Bernoulli only. In training mode the state changes when
@@ -30,7 +30,7 @@ class DoubleCV(Estimator):
     Args:
         n: number of independent samples.
         coefficient: a fixed a; None to tune it.
-        decay: how much of the sums behind a survives a call.
+        decay: factor on the sums for a at each call.
         validate: check probabilities and f-values; turn off to save a wait for the device.
 
     Example:
@@ -133,7 +133,7 @@ class DoubleCV(Estimator):
         if correction is not None:
             plain = plain + correction
         overlap, energy = (plain * control).sum(), control.square().sum()
-        # A loss scaled beyond its range arrives here as infinity; what is known must survive it.
+        # A loss scaled beyond its range arrives as infinity, which must not destroy the sums.
         sound = torch.isfinite(overlap) & torch.isfinite(energy)
         for state, new in ((self.overlap, overlap), (self.energy, energy)):
             state.copy_(torch.where(sound, state * self.decay + new.to(state.dtype), state))

@@ -1,4 +1,4 @@
-"""What estimators and data sets are called, and how they look: one table for all of them.
+"""Names, colours and dashes of estimators, and names of data sets, in one table.
 
 A *label* is an estimator's name and its options as one string, ``dbsurf debias=true``: runs,
 tables and figures are joined by it.
@@ -15,7 +15,7 @@ from typing import Any
 import dbsurf
 from dbsurf.runs.options import named_values
 
-# Okabe and Ito's palette, told apart by all kinds of colour vision and in print ...
+# Okabe and Ito's palette, which colour-blind readers can tell apart ...
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 BLUE, VERMILION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#777777"
 # ... and, for variants, darker and lighter tones that are not in it.
@@ -175,7 +175,7 @@ def column_order(labels: set[str]) -> list[str]:
 
 
 def looks(series: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Colour and dash of every label: those of the table, else one after the other of the spare.
+    """Colour and dash of every label: those of the table, otherwise the next spare ones.
 
     >>> looks(["loorf", "dbsurf alpha=2"])["dbsurf alpha=2"]
     ('#A50026', '-')

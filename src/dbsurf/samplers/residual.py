@@ -7,9 +7,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from dbsurf import checks
 from dbsurf.samplers.base import Sampler, below_one, invert_cdf, uniform
 
-INDEPENDENT = 0.2  # how often the rest is drawn independently: so no pair is very rare
 NARROW = 1e-4  # of a stratum: what is shorter is taken as a point
 
 
@@ -32,14 +32,18 @@ class Residual(Sampler):
 
     The R samples that are left over follow the law of what the sure copies leave of p. They are
     $u_i = (i + v_i)/R + \rho$ modulo 1 through the inverse cdf: one point in each of R strata, all
-    rotated by one random number $\rho$; with probability 0.2 they are independent instead. Then the
-    order of the n samples is shuffled. If R would be 0 or 1, the category with the most copies
-    gives some back.
+    rotated by one random number $\rho$; now and then they are independent instead, so that no pair
+    of categories is very rare. Then the order of the n samples is shuffled. If R would be 0 or 1,
+    the category with the most copies gives some back.
 
     Every sample has the marginal p, and every two categories can occur together. Their
     probability has a closed form (`pair_ratio`), which makes unbiased estimates for categorical
     laws possible. Two points of the strata are at distance $\delta$ on the circle with density
     $\frac{R}{R-1}\min(1, R\,\delta)$.
+
+    Args:
+        independent: how often the R samples are drawn independently; with 1 this is residual
+            sampling as it is usually meant.
 
     Example:
         >>> import torch
@@ -52,6 +56,11 @@ class Residual(Sampler):
 
     smallest = 2
 
+    def __init__(self, independent: float = 0.2) -> None:
+        if not (checks.is_finite_number(independent) and 0 <= independent <= 1):
+            raise ValueError(f"independent must lie in [0, 1], got {independent!r}")
+        self.share = float(independent)
+
     def categorical(self, probs: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
         copies, count, rest = self.plan(probs, n)
         count = count.unsqueeze(-1)
@@ -59,7 +68,7 @@ class Residual(Sampler):
         jitter = uniform(probs[..., 0], n, generator).movedim(0, -1).to(rest.dtype)
         rotation, coin = uniform(probs[..., 0], 2, generator).to(rest.dtype).unsqueeze(-1)
         strata = ((place + jitter) / count + rotation) % 1
-        points = torch.where(coin < INDEPENDENT, jitter, strata)
+        points = torch.where(coin < self.share, jitter, strata)
         drawn = invert_cdf(rest.cumsum(-1), below_one(points))
         ordinal = (place - count).to(rest.dtype)  # of a sure copy
         sure = torch.searchsorted(copies.cumsum(-1), ordinal.contiguous(), right=True)
@@ -100,7 +109,7 @@ class Residual(Sampler):
         both = r_low * r_high
         near = _apart(count, gap, r_low, r_high) + _apart(count, other_gap, r_low, r_high) - both
         strata = count / (count - 1) * near.clamp(min=0)
-        drawn = INDEPENDENT * both + (1 - INDEPENDENT) * strata
+        drawn = self.share * both + (1 - self.share) * strata
         pairs = c_low * c_high + count * (c_low * r_high + c_high * r_low)
         pairs = pairs + count * (count - 1) * drawn
         independent = n * (n - 1) * of(probs.double(), low) * of(probs.double(), high)
@@ -111,6 +120,9 @@ class Residual(Sampler):
         zero = torch.zeros_like(probs, dtype=torch.long)
         ratio = self.pair_ratio(table, n, zero, zero + 1)
         return (2 * ratio * probs * (1 - probs)).to(probs.dtype)
+
+    def __repr__(self) -> str:
+        return f"Residual({self.share:g})"
 
 
 def _apart(count: Tensor, gap: Tensor, one: Tensor, two: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""``dbsurf sweep``: many runs, on one machine or a cluster; how long they would take."""
+"""``dbsurf sweep``: many runs on one machine or a cluster, or an estimate of their time."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class Options:
     threads: int = 0
     """Threads of each run (0: the cores divided by the workers; 1 on a cluster)."""
     data_dir: Path | None = None
-    """Data folder, instead of the one that DBSURF_DATA names."""
+    """Data folder; by default the one that DBSURF_DATA names."""
     dry_run: bool = False
     """List the runs and estimate their time by a short trial."""
     preset: Annotated[str | None, tyro.conf.Suppress] = None

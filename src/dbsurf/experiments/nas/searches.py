@@ -1,4 +1,4 @@
-"""Architecture searches that belong together, and the numbers of the paper beside them."""
+"""Finished architecture searches, grouped for the report, and the paper's numbers."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def searches(runs: Sequence[Run]) -> list[Search]:
 
 
 def _unlike(chosen: Mapping[str, Any]) -> str:
-    """Options that differ from the defaults of the same mode, in words."""
+    """Options that differ from the defaults, in words."""
     usual = (TableOptions() if chosen["mode"] == "table" else SupernetOptions()).config()
     words = [
         f"{name.replace('_', ' ')} {value}"

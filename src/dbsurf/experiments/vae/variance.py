@@ -1,4 +1,4 @@
-"""How much gradients vary: at the end of training, and at the same parameters."""
+"""The report's section on the variance of gradients: at the end, and at equal parameters."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def _against_n(found: list[Comparison]) -> list[Block]:
     )
     blocks: list[Block] = [
         Text(
-            "Each model stands where its own estimator has led it, so a difference along this "
-            "table is one of estimator and place together. DBsurf as in the paper is biased: its "
-            "gradient is longer, and its variance larger by the square of that."
+            "Each model was trained by its own estimator, so differences in this table are due to "
+            "the estimator and to the parameters that it has led to. DBsurf as in the paper is "
+            "biased: its gradient is longer, and its variance larger by the square of that."
         ),
         Table(caption, titles, tuple(rows), words=1),
     ]
@@ -151,8 +151,8 @@ def _same_parameters(found: list[Comparison]) -> list[Block]:
         rows.append(Row(tuple(cells)))
     titles = tuple(f"{dataset_name(one.dataset)}, {one.evaluations} evaluations" for one in table)
     caption = (
-        "Variance over LOORF's, all estimators measured at the parameters at which a trained model "
-        "stands. Mean ± standard error over the trained models; lowest in bold. The runs are "
+        "Variance over LOORF's, all estimators measured at the parameters of the same trained "
+        "model. Mean ± standard error over the trained models; lowest in bold. The runs are "
         "those in LOORF's row."
     )
     return [Table(caption, ("Estimator", *titles), tuple(rows), words=1)]
