@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -15,6 +16,27 @@ from dbsurf.report.tidy import chart_rows, table_rows
 
 DIGITS = "%.6g"
 B = TypeVar("B", Table, Chart)
+KEPT = ("config.json", "metrics.csv", "rows.json", "summary.json")  # of every run folder
+
+
+def restore(archive: Path, place: Path) -> None:
+    """Put the runs that the documentation holds where those of this machine are."""
+    if archive.exists():
+        with zipfile.ZipFile(archive) as file:
+            for name in file.namelist():
+                if not (place / name).exists():
+                    file.extract(name, place)
+
+
+def publish(archive: Path, folders: Sequence[Path]) -> None:
+    """What finished runs have measured, in one file; the same runs give the same bytes."""
+    with zipfile.ZipFile(archive, "w") as file:
+        for folder in sorted(folders, key=lambda folder: folder.name):
+            for name in KEPT:
+                if (folder / name).exists():
+                    entry = zipfile.ZipInfo(f"{folder.name}/{name}")
+                    entry.compress_type = zipfile.ZIP_DEFLATED
+                    file.writestr(entry, (folder / name).read_bytes())
 
 
 def insert(page: Path, name: str, text: str) -> None:

@@ -10,14 +10,13 @@ made in parts. `--report` only writes what the finished runs say.
 from __future__ import annotations
 
 import argparse
-import zipfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from pages import insert, of_kind, save_csv, save_figure
+from pages import insert, of_kind, publish, restore, save_csv, save_figure
 
 from dbsurf.experiments.registry import load
 from dbsurf.experiments.vae import Options, curves, sweep_training, table_1, train
@@ -30,7 +29,6 @@ from dbsurf.report.tidy import results
 
 MEASURED = ("train_negative_elbo", "test_negative_elbo", "test_bound", "gradient_variance")
 RUNS, RESULTS, PAGE = Path("runs/study"), Path("docs/results/vae"), Path("docs/vae.md")
-KEPT = ("config.json", "metrics.csv", "summary.json")  # of every run folder, in runs.zip
 LONG, LONG_STEPS = ("loorf", "dbsurf", "quadraticcv"), 50_000
 
 
@@ -46,25 +44,6 @@ def plan() -> list[Options]:
         replace(one, threads=1, resume=True, out=RUNS / f"{one.folder().name}-{one.steps}")
         for one in [*short, *long]
     ]
-
-
-def restore(archive: Path) -> None:
-    """Runs that the documentation holds and this machine does not."""
-    if archive.exists():
-        with zipfile.ZipFile(archive) as file:
-            for name in file.namelist():
-                if not (RUNS / name).exists():
-                    file.extract(name, RUNS)
-
-
-def publish(archive: Path, runs: Sequence[Run]) -> None:
-    """What the finished runs measured, always as the same bytes."""
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
-        for run in sorted(runs, key=lambda run: run.folder.name):
-            for name in KEPT:
-                entry = zipfile.ZipInfo(f"{run.folder.name}/{name}")
-                entry.compress_type = zipfile.ZIP_DEFLATED
-                file.writestr(entry, (run.folder / name).read_bytes())
 
 
 def means(runs: list[Run]) -> pd.DataFrame:
@@ -84,7 +63,7 @@ def means(runs: list[Run]) -> pd.DataFrame:
 def report() -> None:
     """Tables and figures from the finished runs, as the report computes them."""
     runs = [run for run in collect([RUNS], load("vae")) if run.state == FINISHED]
-    publish(RESULTS / "runs.zip", runs)
+    publish(RESULTS / "runs.zip", [run.folder for run in runs])
     short = [run for run in runs if run.configuration["steps"] < LONG_STEPS]
     long = [run for run in runs if run.configuration["steps"] == LONG_STEPS]
     save_csv(results(runs), RESULTS / "runs.csv")
@@ -95,7 +74,9 @@ def report() -> None:
     save_figure(steps, RESULTS / "curves.csv", RESULTS / "figure1.png")
     save_figure(seconds, RESULTS / "curves-seconds.csv", RESULTS / "figure1-seconds.png")
     save_figure(over, RESULTS / "curves-over-loorf.csv", RESULTS / "figure1-over-loorf.png")
-    if len(long) > 1:
+    if len(long) < len(LONG):
+        insert(PAGE, "long", f"Finished: {len(long)} of {len(LONG)} runs; the table waits for all.")
+    else:
         insert(PAGE, "long", tables(table_1.section(long).blocks[:2]))
         chart, *_ = of_kind(curves.training_curves(long).blocks, Chart)
         save_figure(chart, RESULTS / "curves-long.csv", RESULTS / "figure1-long.png")
@@ -109,7 +90,7 @@ def tables(blocks: Sequence[Block]) -> str:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--report", action="store_true", help="run nothing")
-    restore(RESULTS / "runs.zip")
+    restore(RESULTS / "runs.zip", RUNS)
     if not parser.parse_args().report:
         for options in plan():
             train(options)

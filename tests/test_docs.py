@@ -156,6 +156,7 @@ LABELS = {
     "disarm": "DisARM",
     "doublecv": "DoubleCV",
 }
+NAMES = {**LABELS, "quadraticcv": "QuadraticCV", "crossfitted": "CrossFitted"}
 RESULTS = ROOT / "docs" / "results"
 
 
@@ -182,13 +183,14 @@ def vae_variance() -> dict[str, list[str]]:
 
 def vae_elbo() -> dict[str, list[str]]:
     table = pd.read_csv(RESULTS / "vae" / "table1.csv")
-    table = table[table.n == 4].set_index(["estimator", "dataset"])
+    table = table[(table.evaluations == 4) & (table.steps == 10_000)]
+    table = table.set_index(["estimator", "dataset"])
     found: dict[str, list[str]] = {}
     for (key, _), row in table.sort_index().iterrows():  # data sets in alphabetical order
         text = f"{row.train_negative_elbo:.2f}"
         if row.seeds > 1:
             text += f" ± {row.train_negative_elbo_error:.2f}"
-        found.setdefault(LABELS[key], []).append(text)
+        found.setdefault(NAMES[key], []).append(text)
     return found
 
 

@@ -66,7 +66,7 @@ def test_the_vae_study(page, monkeypatch):
     curves = pd.read_csv(results / "curves.csv")
     assert set(curves["series"]) == {"loorf", "dbsurf"}
     shutil.rmtree(page.parent / "runs")  # what is published is enough to go on from
-    module.restore(results / "runs.zip")
+    module.restore(results / "runs.zip", page.parent / "runs")
     before = (results / "runs.zip").read_bytes()
     module.report()
     assert (results / "runs.zip").read_bytes() == before

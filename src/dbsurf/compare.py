@@ -166,7 +166,7 @@ def compare(
 ) -> Comparison:
     """Measure every applicable estimator on ``f`` and ``dist`` and recommend one.
 
-    All evaluate f n times per estimate, or less often if the law decides how often. They take
+    All evaluate f n times per estimate, or less often where the law decides how often. They take
     turns, one estimate each, so that times are comparable. Estimators that learn (a baseline, a
     coefficient, a control variate) are trained for ``draws`` estimates before they are measured.
 
@@ -367,7 +367,8 @@ def trace_of_covariance(gradients: Tensor) -> tuple[float, float]:
 def _recommend(rows: list[Row]) -> tuple[str, str]:
     """The unbiased row with the lowest variance, or a simpler one whose 95 % interval overlaps.
 
-    A biased one is recommended only if there is no other: its bias stays with more samples.
+    A biased estimator is recommended only if there is no other: its error does not go away with
+    more samples or smaller steps.
     """
     candidates = [row for row in rows if row.unbiased] or rows
     best = candidates[0]

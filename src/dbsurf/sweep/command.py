@@ -103,8 +103,8 @@ class Options:
     """
 
     name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SWEEP")]
-    """table1, figure1, table2, toy: parts of the paper. league, sequences: beyond it. Or an
-    experiment, with --grid: vae, nas-table, nas-supernet."""
+    """table1, figure1, table2, toy: parts of the paper. training, peers, categorical, league,
+    sequences: beyond it. Or an experiment, with --grid: vae, nas-table, nas-supernet."""
     scale: Scale = "smoke"
     """smoke: minutes, no download. laptop: a night. paper: the paper's own size."""
     grid: tuple[str, ...] = ()
