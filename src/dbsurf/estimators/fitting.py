@@ -58,28 +58,39 @@ class RunningRatio(nn.Module):
     nothing of a, the coefficient goes to 0: a control variate that does not help is switched off.
 
     Args:
-        largest: the upper end of the interval; the lower is 0.
+        largest: the upper end of the interval.
         decay: factor on the sums at each update.
+        smallest: the lower end of the interval.
+        size: keep so many coefficients, one for each entry of the last axis; None for one of all.
     """
 
     overlap: Tensor
     energy: Tensor
 
-    def __init__(self, largest: float, decay: float = 0.99) -> None:
+    def __init__(
+        self,
+        largest: float,
+        decay: float = 0.99,
+        *,
+        smallest: float = 0.0,
+        size: int | None = None,
+    ) -> None:
         super().__init__()
-        self.largest, self.decay = largest, decay
-        self.register_buffer("overlap", torch.zeros(()))
-        self.register_buffer("energy", torch.zeros(()))
+        self.smallest, self.largest, self.decay = smallest, largest, decay
+        shape = () if size is None else (size,)
+        self.register_buffer("overlap", torch.zeros(shape))
+        self.register_buffer("energy", torch.zeros(shape))
 
     def forward(self) -> Tensor:
         """The coefficient that the next call will use; 0 before the first update."""
         known = self.energy > 0
         ratio = self.overlap / torch.where(known, self.energy, 1)
-        return torch.where(known, ratio, 0).clamp(0, self.largest)
+        return torch.where(known, ratio, 0).clamp(self.smallest, self.largest)
 
     def update(self, a: Tensor, b: Tensor) -> None:
         """Add one draw to the sums; values that are not finite are ignored."""
-        overlap, energy = (a * b).mean(), b.square().mean()
+        axes = tuple(range(a.ndim - self.overlap.ndim))
+        overlap, energy = (a * b).mean(axes), b.square().mean(axes)
         sound = torch.isfinite(overlap) & torch.isfinite(energy)
         for state, new in ((self.overlap, overlap), (self.energy, energy)):
             mixed = self.decay * state + (1 - self.decay) * new.to(state.dtype)

@@ -27,8 +27,7 @@ class Coefficients(NamedTuple):
     Attributes:
         linear: $v$, ``(batch, d)``.
         strength: $s$, ``(batch, rank)``.
-        curvature: $D$, ``(batch, d)``: how the slope along a coordinate changes from 0 to 1. It is
-            no part of h, and only there to tell the two apart when gradients are matched.
+        curvature: what the context adds to D, ``(batch, d)``.
         hidden: the layer between the context and these three, None without a context.
     """
 
@@ -44,6 +43,8 @@ class Prepared(NamedTuple):
     Attributes:
         coefficients: of the learned part of h.
         scale: standard deviation of f within a batch element.
+        curvature: $D$, ``(batch, d)``: how the slope along a coordinate changes from 0 to 1. It is
+            no part of h, and only there to tell the two apart when gradients are matched.
         trust: a, the share of h that is used.
         at_mean: gradient of f at the mean, moved to the middle of each edge; 0 without it.
         carried: b times that: what it adds to v, ``(batch, d)``.
@@ -51,6 +52,7 @@ class Prepared(NamedTuple):
 
     coefficients: Coefficients
     scale: Tensor
+    curvature: Tensor
     trust: Tensor
     at_mean: Tensor
     carried: Tensor
@@ -184,13 +186,15 @@ class QuadraticCV(Estimator):
             )
         coefficients = self.network.coefficients(features, probs)
         scale = self.variance().sqrt().to(probs.dtype)
+        curvature = self.network.bend().to(probs.dtype) + scale * coefficients.curvature
         at_mean = torch.zeros_like(probs)
         if self.uses == "mean":
             gradient = _gradient_at_mean(law, f)
             # f is only ever asked at 0 and 1: the slope that counts is the one in the middle.
-            at_mean = gradient - scale * coefficients.curvature * (probs - 0.5)
+            at_mean = gradient - curvature * (probs - 0.5)
         carried = self.pull().to(probs.dtype) * at_mean
-        return Prepared(coefficients, scale, self.trust().to(probs.dtype), at_mean, carried)
+        trust = self.trust().to(probs.dtype)
+        return Prepared(coefficients, scale, curvature, trust, at_mean, carried)
 
     # --- the estimate ---------------------------------------------------------------------------
 
@@ -227,6 +231,10 @@ class QuadraticCV(Estimator):
         scale = prepared.scale
         if scale > 0:
             self._fit(draw, form, (f_values - form.h) / scale)
+        if draw.grad_f is not None:
+            assert self.network is not None
+            grad_f = _flat(draw.grad_f.to(form.h.dtype), draw.law, 1)
+            self.network.bend.update(grad_f, form.centred - form.centred.mean(0))
         line = (form.centred * prepared.at_mean).sum(-1)
         self.pull.update(centred_f - (form.learned - form.learned.mean(0)), line - line.mean(0))
         self.trust.update(centred_f, form.h - form.h.mean(0))
@@ -242,7 +250,8 @@ class QuadraticCV(Estimator):
         law, prepared, network = draw.law, draw.prepared, self.network
         assert network is not None
         own, probs = _pairs_of(law), _flat(_probs(law), law)
-        v, s, curvature, hidden = prepared.coefficients
+        v, s, _, hidden = prepared.coefficients
+        curvature = prepared.curvature / prepared.scale
         u = network.directions.to(probs.dtype)
         n, batch = error.shape
         _, centred, along, pairs = form[:4]
@@ -308,6 +317,8 @@ class _Network(nn.Module):
             self.outer_weight = nn.Parameter(torch.zeros(sum(self.sizes), HIDDEN))
             fitted += [self.hidden_weight, self.hidden_bias, self.outer_weight]
         self.fitter = Fitter(fitted, rate)
+        # The part of D that is the same for all: the slope of grad f along its own coordinate.
+        self.bend = RunningRatio(torch.inf, smallest=-torch.inf, size=size)
 
     def coefficients(self, features: Tensor | None, probs: Tensor) -> Coefficients:
         """v, s and D for each batch element, and the hidden layer behind them."""
