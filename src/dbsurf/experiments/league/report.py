@@ -48,6 +48,7 @@ SHOWN = (
     "unorderedset",
 )
 TALLEST = 3.0  # a line that is above this everywhere is left out of the figure
+LOWEST = 1e-3  # points below this, where nothing but rounding is left, are too
 EXPLAINED = (
     "Trace of the covariance of the gradient with respect to the logits over that of LOORF with "
     "the same number of evaluations of f. A learned estimator is measured as joint training left "
@@ -80,7 +81,7 @@ def chart(found: Sequence[Outcome]) -> Chart | None:
         lines = []
         for label in SHOWN:
             rows = [row for count in one.counts if (row := one.find(label, count))]
-            rows = [row for row in rows if row["ratio"] > 0]
+            rows = [row for row in rows if row["ratio"] >= LOWEST]
             if rows and min(row["ratio"] for row in rows) <= TALLEST:
                 lines.append(
                     Line(
@@ -109,7 +110,7 @@ def chart(found: Sequence[Outcome]) -> Chart | None:
         return None
     caption = (
         "Variance of the gradient over LOORF's at equal evaluations of f; bars are 95 % intervals. "
-        "Unbiased estimators only."
+        "Unbiased estimators only; ratios below 0.001 are left out."
     )
     return Chart("league", caption, tuple(panels))
 
@@ -181,6 +182,8 @@ def _digits(value: float) -> str:
 
 
 def _time(row: Measured) -> Cell:
+    if is_baseline(row):
+        return Cell(f"{row['milliseconds']:.1f}", "1")
     return Cell(f"{row['milliseconds']:.1f}", f"{time_of(row):.2f}")
 
 
