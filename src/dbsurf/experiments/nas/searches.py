@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dbsurf.experiments.nas.landscape import DATASETS, SYNTHETIC
-from dbsurf.experiments.nas.options import SupernetOptions, TableOptions
+from dbsurf.experiments.nas.options import TableOptions
+from dbsurf.experiments.nas.supernet.options import SupernetOptions
 from dbsurf.report.collect import FINISHED, Run
 from dbsurf.report.labels import dataset_name, estimator_name
 from dbsurf.report.numbers import Mean
