@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dbsurf.experiments.nas.options import SupernetOptions, TableOptions
+from dbsurf.experiments.nas.options import TableOptions
+from dbsurf.experiments.nas.supernet.options import SupernetOptions
 from dbsurf.experiments.toy import Options as ToyOptions
 from dbsurf.experiments.vae import Options as VaeOptions
 from dbsurf.runs.records import write_metrics

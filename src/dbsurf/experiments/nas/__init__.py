@@ -10,7 +10,7 @@ from typing import Any
 from dbsurf.data.store import locate
 from dbsurf.experiments.nas.landscape import DATASETS
 from dbsurf.experiments.nas.options import TABLE_PRESETS, TableDataset, TableOptions
-from dbsurf.experiments.nas.supernet.methods import METHODS
+from dbsurf.experiments.nas.supernet.methods import METHODS, Method
 from dbsurf.experiments.nas.supernet.options import SUPERNET_PRESETS, SupernetOptions
 from dbsurf.report.labels import variants
 from dbsurf.runs.experiment import Experiment, Headline, Scale, SummaryFormat
@@ -109,12 +109,15 @@ def table_2_methods(preset: SupernetOptions) -> list[SupernetOptions]:
     return [
         replace(
             one,
-            architecture_rate=preset.architecture_rate
-            * (2 if one.build_method().validation else 1)
-            * one.build_method().members,
+            architecture_rate=round(preset.architecture_rate * _slower(one.build_method()), 6),
         )
         for one in searchers
     ]
+
+
+def _slower(method: Method) -> int:
+    """How many times as many images an architecture sees between two of its updates."""
+    return (2 if method.validation else 1) * method.members
 
 
 def demo(data_dir: Path | None) -> list[TableOptions]:

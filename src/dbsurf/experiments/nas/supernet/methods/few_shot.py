@@ -132,7 +132,7 @@ class FewShot(Method):
 
 
 def split(members: Sequence[Member], edge: int, groups: Groups) -> None:
-    """Copy the first supernet to the others, and leave to each its group of an edge's operations."""
+    """Copy the first supernet to the others; each may have one group of an edge's operations."""
     first = copy.deepcopy(members[0].state_dict())
     for member, group in zip(members, groups, strict=True):
         member.load_state_dict(copy.deepcopy(first))
