@@ -169,7 +169,7 @@ def test_pc_darts_works_on_part_of_the_channels_and_weights_the_edges():
     method = PcDarts(2, 4)
     member, evaluator = toy(method)
     with torch.no_grad():
-        member.architecture.edge_logits.copy_(torch.tensor([0.4, -0.3, 0.9]))
+        member.architecture.edge_logits.copy_(torch.tensor([0.4, -0.3, 0.9], dtype=f64))
     method.architecture_backward(member, TRAIN, VALID, evaluator)
     logits = LOGITS.clone().requires_grad_()
     edges = torch.tensor([0.4, -0.3, 0.9], dtype=f64, requires_grad=True)

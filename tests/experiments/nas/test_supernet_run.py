@@ -19,8 +19,8 @@ from dbsurf.experiments.nas.supernet import building
 from dbsurf.experiments.nas.supernet.drawing import draw_cell
 from dbsurf.experiments.nas.supernet.launching import search
 from dbsurf.experiments.nas.supernet.methods import METHODS
-from dbsurf.experiments.nas.supernet.options import SUPERNET_PRESETS as PRESETS
 from dbsurf.experiments.nas.supernet.methods.base import ByChoice
+from dbsurf.experiments.nas.supernet.options import SUPERNET_PRESETS as PRESETS
 from dbsurf.experiments.nas.supernet.options import Base, Name, SupernetOptions
 from dbsurf.experiments.nas.supernet.training import Trainer
 from dbsurf.runs.checkpoint import read_checkpoint

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from dbsurf.experiments.nas.supernet.options import SupernetOptions
 from dbsurf.experiments.nas.supernet.launching import search
+from dbsurf.experiments.nas.supernet.options import SupernetOptions
 from dbsurf.runs.checkpoint import read_checkpoint
 from supernet_runs import TINY, digits, searching
 

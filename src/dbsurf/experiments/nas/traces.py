@@ -87,7 +87,7 @@ def training_curves(found: Sequence[Search]) -> list[Block]:
     blocks: list[Block] = []
     if accuracy:
         caption = (
-            "Searches by supernet: test accuracy after 200 epochs of the cell that the search would "
+            "Searches by supernet: test accuracy after 200 epochs of the cell that a search would "
             f"end with, against training ({several}). {band}. Uniform sampling has a cell at the "
             "end only. The thin line is the best cell of NAS-Bench-201."
         )
