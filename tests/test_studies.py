@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import importlib
 import json
+import shlex
+from dataclasses import fields
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from dbsurf.commands.parsing import parse
+from dbsurf.experiments.nas.landscape import Table, synthetic_columns
+from dbsurf.experiments.nas.supernet.methods import METHODS
+from dbsurf.runs.records import write_metrics
 from handmade import nas_run, vae_run
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 MARKS = ("state", "table 1", "variance", "table 2", "choices", "reach", "tuning", "rates")
+MARKS += ("supernet study", "supernet differences", "supernet state", "supernet correlations")
 
 
 @pytest.fixture
@@ -88,9 +95,45 @@ def test_the_table_search_study(page, monkeypatch):
     assert len(pd.read_csv(results / "table-search-table2.csv")) >= 11
 
 
-def test_the_supernet_study_plans_twelve_searches(page, monkeypatch):
+def test_the_supernet_study_compares_all_methods_on_a_seed_before_the_next(page, monkeypatch):
     module = study("supernet_study", page, monkeypatch)
     runs = module.runs()
-    assert len(runs) == 12
-    assert {run.estimator for run in runs[:3]} == {"dbsurf", "loorf", "uniform"}
-    assert {run.seed for run in runs} == {0, 5, 10, 15}
+    assert len(runs) == 33
+    assert {module.key(run) for run in runs[:11]} == {"dbsurf", "loorf", *METHODS} - {"sampled"}
+    assert [run.seed for run in runs] == [0] * 11 + [5] * 11 + [10] * 11
+    for run in runs[:11]:
+        _, options = parse(shlex.split(module.command(run)))
+        assert options.config() == run.config()
+        assert options.folder() == run.folder()
+
+
+def test_the_supernet_study_writes_what_finished_runs_say(page, monkeypatch):
+    module = study("supernet_study", page, monkeypatch)
+    table = Table("NAS-Bench-201", _as_cifar10(synthetic_columns()))
+    monkeypatch.setattr(module, "load_table", lambda dataset: table)
+    folder = page.parent / "supernet"
+    for number, run in enumerate(module.runs(folder)[:22]):
+        made = nas_run(folder, [90.0], "NAS-Bench-201", mode="supernet", **_identity(run))
+        summary = json.loads((made / "summary.json").read_text())
+        summary["found"][0]["index"] = 100 * number
+        summary |= {"steps": 10, "seconds": 2.0 + number}
+        (made / "summary.json").write_text(json.dumps(summary))
+        write_metrics(made, [{"seconds": 1.0, "epoch": 11.0, "test_200": 50.0}])
+        made.rename(run.folder())
+    module.report(folder)
+    text = page.read_text()
+    assert "Finished searches behind the table: 22 of 33." in text
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    assert sum("| 2 | " in line for line in rows) >= 11
+    assert any(line.startswith("| GDAS | 2 |") and "50.00 ± 0.00" in line for line in rows)
+    assert any(line.startswith("| DARTS | 2 |") and " to " in line for line in rows)
+
+
+def _identity(run):
+    """The options of a run that say what it computes."""
+    chosen = {"method", "estimator", "seed", "architecture_rate", "dataset"}
+    return {item.name: getattr(run, item.name) for item in fields(run) if item.name in chosen}
+
+
+def _as_cifar10(columns):
+    return {("cifar10", split, epochs): values for (_, split, epochs), values in columns.items()}

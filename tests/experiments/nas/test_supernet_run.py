@@ -350,6 +350,24 @@ def test_the_command_line_lists_all_methods(capsys):
         assert issubclass(METHODS[name], ByChoice)
 
 
+def test_the_page_lists_every_method_as_it_says_of_itself():
+    """Text between the marks of docs/nas.md."""
+    page = (Path(__file__).parents[3] / "docs" / "nas.md").read_text()
+    table = page.split("<!-- methods -->")[1].split("<!-- end of methods -->")[0]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.strip().split("\n")]
+    found = {row[0].strip("`"): row[1:] for row in rows[2:]}
+    assert list(found) == list(METHODS)
+    for name, method in METHODS.items():
+        split = "as `--base`" if "base" in method.reads else "yes" if method.validation else "no"
+        options = ", ".join(f"`{one}`" for one in method.reads) or "none"
+        said = [method.kind, method.computes, method.holds, method.costs, split, options]
+        assert found[name] == said
+        assert "Reference:" in method.__doc__
+        assert "Bias:" in method.__doc__
+        assert "Memory:" in method.__doc__ or "memory" in method.__doc__
+        assert "Evaluations:" in method.__doc__
+
+
 def test_a_folder_of_another_method_is_refused_in_one_line(tiny, capsys):
     search(dataclasses.replace(tiny, steps=1))
     with pytest.raises(

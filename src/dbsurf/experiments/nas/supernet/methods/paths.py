@@ -37,7 +37,7 @@ class Sampled(Method):
         batching: how many paths are in memory.
 
     Reference:
-        Peer-reviewed estimators: see `dbsurf.available`; the search is that of the DBsurf paper.
+        Section 4.3 and appendix C.2 of the DBsurf paper.
     """
 
     name = "sampled"
