@@ -133,7 +133,7 @@ class SupernetOptions:
         check_rates(self, ["learning_rate", "architecture_rate", "cosine_epochs"])
         if 0 < self.image_size < 4:  # two reductions leave nothing of a smaller image
             raise ValueError(f"image_size must be 0 or at least 4, got {self.image_size}")
-        for name in OWN - self.reads().keys():
+        for name in sorted(OWN - self.reads().keys()):
             value, usual = getattr(self, name), _USUAL[name]
             if value != usual:
                 raise ValueError(
@@ -196,10 +196,12 @@ class SupernetOptions:
         return {"mode": "supernet", **found}
 
     def label(self) -> str:
-        """The method as one word: of sampled paths, the estimator and its options."""
+        """The method as one word, with its options; of sampled paths, the estimator and n."""
         if self.method == "sampled":
             return file_name(self.estimator, self.estimator_options) + f"-n{self.n}"
-        return self.method
+        values = {name: getattr(self, name) for name in self.reads()}
+        changed = [f"{name}={value}" for name, value in values.items() if value != _USUAL[name]]
+        return file_name(self.method, changed)
 
     def folder(self) -> Path:
         """The run folder."""

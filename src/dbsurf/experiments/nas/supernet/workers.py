@@ -109,7 +109,7 @@ class FabricWorkers(Workers):
         return value + (whole / self.count - value.detach())
 
     def share(self, values: Sequence[Tensor]) -> None:
-        if self.count == 1:
+        if self.count == 1 or not values:
             return
         joined = torch.cat([value.reshape(-1) for value in values])
         distributed.all_reduce(joined)
