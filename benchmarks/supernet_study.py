@@ -5,6 +5,9 @@ method of table 2, DBsurf, LOORF and uniform sampling, and for each of three see
 other: all methods of a seed before those of the next, so that a study that was stopped has compared
 all of them. Finished searches are not run again, and a broken one goes on from its checkpoint.
 
+All of these see the same number of images. `--equal-seconds` then makes, for every method that was
+faster than DBsurf on the first seed, searches that are so many times longer, and so take as long.
+
 `--part 1/2` and `--part 2/2` do half of them each, side by side; `--commands` prints each search as
 a command; `--report` only writes what the finished runs say, and needs the table of NAS-Bench-201.
 `--runs` names the folder of the searches.
@@ -15,6 +18,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,7 +36,6 @@ from dbsurf.experiments.nas.supernet.search import CANDIDATES
 from dbsurf.report.labels import estimator_name
 from dbsurf.report.numbers import Mean
 from dbsurf.runs.folder import read_summary
-from dbsurf.runs.records import read_metrics
 
 RUNS, RESULTS, PAGE = Path("runs/nas/supernet-study"), Path("docs/results/nas"), Path("docs/nas.md")
 COUNT = 3  # seeds
@@ -61,13 +64,45 @@ def runs(folder: Path | None = None) -> list[SupernetOptions]:
     ]
 
 
+LONGER = 1.5  # a method that is faster by less is not searched again
+
+
+def longer_runs(folder: Path) -> list[SupernetOptions]:
+    """The searches of equal seconds: epochs in proportion, the architecture moving equally far.
+
+    How much longer they are rests on the finished searches of the first seed.
+    """
+    first = [options for options in runs(folder) if options.seed == SEEDS[0]]
+    summaries = {key(options): read_summary(options.folder()) for options in first}
+    seconds = {name: one["seconds"] for name, one in summaries.items() if one is not None}
+    factors = {
+        name: round(seconds["dbsurf"] / value, 1)
+        for name, value in seconds.items()
+        if "dbsurf" in seconds and seconds["dbsurf"] / value >= LONGER
+    }
+    return [
+        replace(
+            options,
+            warmup_epochs=round(factors[key(options)] * options.warmup_epochs),
+            epochs=round(factors[key(options)] * options.epochs),
+            cosine_epochs=round(factors[key(options)] * options.cosine_epochs),
+            architecture_rate=round(options.architecture_rate / factors[key(options)], 6),
+            out=folder / f"{key(options)}-longer-seed-{options.seed}",
+        )
+        for options in runs(folder)
+        if key(options) in factors
+    ]
+
+
 def command(options: SupernetOptions) -> str:
     """A search as the words of a command line, for a queue."""
+    usual = PRESETS["laptop"]
     words = ["nas", "supernet", "--preset", "laptop", "--method", options.method]
     if options.method == "sampled":
         words += ["--estimator", options.estimator]
-    if options.architecture_rate != PRESETS["laptop"].architecture_rate:
-        words += ["--architecture-rate", f"{options.architecture_rate:g}"]
+    for name in ("architecture_rate", "warmup_epochs", "epochs", "cosine_epochs"):
+        if getattr(options, name) != getattr(usual, name):
+            words += [f"--{name.replace('_', '-')}", f"{getattr(options, name):g}"]
     words += ["--seeds", "1", "--seed", str(options.seed), "--path-batching", "one-by-one"]
     return shlex.join([*words, "--threads", "1", "--resume", "--out", str(options.out)])
 
@@ -80,10 +115,10 @@ def percentile(accuracies: Floats, value: float) -> float:
     return float(stats.percentileofscore(accuracies, value, kind="mean"))
 
 
-def found_cells(test: Floats, folder: Path) -> pd.DataFrame:
+def found_cells(test: Floats, searches: Sequence[SupernetOptions]) -> pd.DataFrame:
     """One row a finished search: its cell, and where that stands in the 200-epoch test column."""
     table, rows = load_table("cifar10"), []
-    for options in runs(folder):
+    for options in searches:
         summary = read_summary(options.folder())
         if summary is None:
             continue
@@ -103,24 +138,6 @@ def found_cells(test: Floats, folder: Path) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def at_seconds(folder: Path, cells: pd.DataFrame) -> dict[tuple[str, int], float]:
-    """Test accuracy of the cell that each search had after the seconds of the fastest one.
-
-    A search that has no present cell (uniform sampling), or was in its warm-up, has none.
-    """
-    limit = cells.groupby("search")["seconds"].mean().min()
-    found = {}
-    for options in runs(folder):
-        if not (options.folder() / "metrics.csv").exists():
-            continue
-        before = [row for row in read_metrics(options.folder()) if (row["seconds"] or 0) <= limit]
-        last = before[-1] if before else {}
-        accuracy, epoch = last.get("test_200"), last.get("epoch")
-        if accuracy is not None and epoch is not None and epoch > options.warmup_epochs:
-            found[key(options), options.seed] = accuracy
-    return found
-
-
 def candidates(test: Floats, folder: Path) -> pd.DataFrame:
     """All cells that uniform sampling chose from, with their loss and accuracy in the table."""
     parts = []
@@ -136,7 +153,7 @@ HELD = {"dbsurf": "1", "loorf": "1", "uniform": "1", "gdas": "1", "dsnas": "1"}
 HELD |= {"pc-darts": "all, 1/4 of the channels"}
 
 
-def markdown(cells: pd.DataFrame, test: Floats, early: dict[tuple[str, int], float]) -> str:
+def markdown(cells: pd.DataFrame, longer: pd.DataFrame, test: Floats) -> str:
     """A row a method, and what to compare it with."""
     lines = [
         "| search | seeds | test accuracy after 200 epochs | percentile | ranks of the cells | "
@@ -146,14 +163,14 @@ def markdown(cells: pd.DataFrame, test: Floats, early: dict[tuple[str, int], flo
     for name, part in cells.groupby("search", sort=False):
         ranks = ", ".join(f"{rank:,}" for rank in part["rank"])
         skips = sum("conv" not in cell for cell in part["architecture"])
-        then = [early[name, seed] for seed in part["seed"] if (name, seed) in early]
+        same = longer[longer["search"] == name]["test_200"] if len(longer) else ()
         lines.append(
             f"| {estimator_name(name)} | {len(part)} | "
             f"{Mean.of(part['test_200'].to_numpy()).text(2)} | "
             f"{Mean.of(part['percentile'].to_numpy()).text(1)} | {ranks} | "
             f"{skips} of {len(part)} | {HELD.get(name, 'all')} | "
             f"{(part['seconds'] / part['steps']).mean():.2f} | "
-            f"{Mean.of(then).text(2) if then else '-'} |"
+            f"{Mean.of(np.array(same)).text(2) if len(same) else '-'} |"
         )
     middle, rest = float(np.median(test)), " - | - | - | - |"
     lines.append(f"| the median cell | - | {middle:.2f} | 50.0 | {(len(test) + 1) // 2:,} |{rest}")
@@ -196,11 +213,12 @@ def correlations(judged: pd.DataFrame) -> str:
 def report(folder: Path = RUNS) -> None:
     """Tables from the finished runs."""
     test = load_table("cifar10").accuracies(dataset="cifar10", split="test", epochs=200)
-    cells, judged = found_cells(test, folder), candidates(test, folder)
+    cells, judged = found_cells(test, runs(folder)), candidates(test, folder)
     if not len(cells):
         raise SystemExit(f"no finished search in {folder}")
-    save_csv(cells, RESULTS / "supernet.csv")
-    insert(PAGE, "supernet study", markdown(cells, test, at_seconds(folder, cells)))
+    longer = found_cells(test, longer_runs(folder))
+    save_csv(pd.concat([cells, longer.assign(longer=True)]), RESULTS / "supernet.csv")
+    insert(PAGE, "supernet study", markdown(cells, longer, test))
     insert(PAGE, "supernet differences", differences(cells))
     insert(
         PAGE,
@@ -219,14 +237,16 @@ if __name__ == "__main__":
     parser.add_argument("--part", default="1/1", help="which of how many parts to run")
     parser.add_argument("--report", action="store_true", help="run nothing")
     parser.add_argument("--commands", action="store_true", help="print the searches, run nothing")
+    parser.add_argument("--equal-seconds", action="store_true", help="the longer searches instead")
     parser.add_argument("--runs", type=Path, default=RUNS, help="folder of the searches")
     arguments = parser.parse_args()
+    searches = (longer_runs if arguments.equal_seconds else runs)(arguments.runs)
     if arguments.commands:
-        print("\n".join(f"dbsurf {command(options)}" for options in runs(arguments.runs)))
+        print("\n".join(f"dbsurf {command(options)}" for options in searches))
         raise SystemExit(0)
     if not arguments.report:
         part, parts = map(int, arguments.part.split("/"))
-        for options in runs(arguments.runs)[part - 1 :: parts]:
+        for options in searches[part - 1 :: parts]:
             search(options)
     if arguments.report or arguments.part == "1/1":
         report(arguments.runs)

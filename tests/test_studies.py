@@ -14,7 +14,6 @@ import pytest
 from dbsurf.commands.parsing import parse
 from dbsurf.experiments.nas.landscape import Table, synthetic_columns
 from dbsurf.experiments.nas.supernet.methods import METHODS
-from dbsurf.runs.records import write_metrics
 from handmade import nas_run, vae_run
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
@@ -112,26 +111,39 @@ def test_the_supernet_study_writes_what_finished_runs_say(page, monkeypatch):
     table = Table("NAS-Bench-201", _as_cifar10(synthetic_columns()))
     monkeypatch.setattr(module, "load_table", lambda dataset: table)
     folder = page.parent / "supernet"
-    for number, run in enumerate(module.runs(folder)[:22]):
-        made = nas_run(folder, [90.0], "NAS-Bench-201", mode="supernet", **_identity(run))
-        summary = json.loads((made / "summary.json").read_text())
-        summary["found"][0]["index"] = 100 * number
-        summary |= {"steps": 10, "seconds": 2.0 + number}
-        (made / "summary.json").write_text(json.dumps(summary))
-        write_metrics(made, [{"seconds": 1.0, "epoch": 11.0, "test_200": 50.0}])
-        made.rename(run.folder())
+
+    def finished(runs: list, seconds: dict[str, float]) -> None:
+        for number, run in enumerate(runs):
+            made = nas_run(folder, [90.0], "NAS-Bench-201", mode="supernet", **_identity(run))
+            summary = json.loads((made / "summary.json").read_text())
+            summary["found"][0]["index"] = 100 * number
+            summary |= {"steps": 10, "seconds": seconds.get(module.key(run), 90.0)}
+            (made / "summary.json").write_text(json.dumps(summary))
+            made.rename(run.folder())
+
+    finished(module.runs(folder)[:22], {"dbsurf": 100.0, "dsnas": 20.0})
+    longer = module.longer_runs(folder)
+    assert [(run.method, run.epochs, run.warmup_epochs) for run in longer] == [
+        ("dsnas", 50, 50)
+    ] * 3
+    assert longer[0].architecture_rate == pytest.approx(0.011 / 5)
+    assert "--epochs 50" in module.command(longer[0])
+    finished(longer[:2], {})
     module.report(folder)
     text = page.read_text()
     assert "Finished searches behind the table: 22 of 33." in text
     rows = [line for line in text.splitlines() if line.startswith("| ")]
-    assert sum("| 2 | " in line for line in rows) >= 11
-    assert any(line.startswith("| GDAS | 2 |") and "50.00 ± 0.00" in line for line in rows)
+    for name in ("DBsurf", "LOORF", "GDAS", "DARTS", "Few-Shot-GM"):
+        assert any(line.startswith(f"| {name} | 2 |") and line.endswith(" - |") for line in rows)
+    (dsnas,) = (line for line in rows if line.startswith("| DSNAS | 2 |") and "of 2" in line)
+    assert " 2.00 | " in dsnas  # seconds a step
+    assert dsnas.split("|")[-2].strip() != "-"
     assert any(line.startswith("| DARTS | 2 |") and " to " in line for line in rows)
 
 
 def _identity(run):
     """The options of a run that say what it computes."""
-    chosen = {"method", "estimator", "seed", "architecture_rate", "dataset"}
+    chosen = {"method", "estimator", "seed", "architecture_rate", "dataset", "epochs"}
     return {item.name: getattr(run, item.name) for item in fields(run) if item.name in chosen}
 
 
