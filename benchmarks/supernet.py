@@ -218,7 +218,7 @@ def methods(seconds: float) -> None:
     held = {}
     for name, one in trainers.items():
         one.step()  # a split happens here
-        ledger = Ledger(one.members[one.method.turn(one)].network)
+        ledger = Ledger(nn.ModuleList(member.network for member in one.members))
         with ledger.open():
             for _ in range(5):
                 one.step()

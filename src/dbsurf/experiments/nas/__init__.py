@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from dbsurf.data.store import locate
 from dbsurf.experiments.nas.landscape import DATASETS
 from dbsurf.experiments.nas.options import TABLE_PRESETS, TableDataset, TableOptions
 from dbsurf.experiments.nas.supernet.methods import METHODS, Method
-from dbsurf.experiments.nas.supernet.options import SUPERNET_PRESETS, SupernetOptions
+from dbsurf.experiments.nas.supernet.options import SUPERNET_PRESETS, Name, SupernetOptions
 from dbsurf.report.labels import variants
 from dbsurf.runs.experiment import Experiment, Headline, Scale, SummaryFormat
 
@@ -104,7 +104,7 @@ def table_2_methods(preset: SupernetOptions) -> list[SupernetOptions]:
     steps that others make, because a step sees two batches or is the turn of another supernet, its
     rate is k times as high.
     """
-    searchers = [replace(preset, method=name) for name in METHODS]
+    searchers = [replace(preset, method=cast(Name, name)) for name in METHODS]
     searchers.insert(1, replace(preset, estimator="loorf"))
     return [
         replace(

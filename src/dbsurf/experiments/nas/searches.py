@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from dbsurf.experiments.nas.landscape import DATASETS, SYNTHETIC
 from dbsurf.experiments.nas.options import TableOptions
 from dbsurf.experiments.nas.supernet.methods import METHODS
-from dbsurf.experiments.nas.supernet.options import SupernetOptions
+from dbsurf.experiments.nas.supernet.options import Name, SupernetOptions
 from dbsurf.report.collect import FINISHED, Run
 from dbsurf.report.labels import dataset_name, estimator_name
 from dbsurf.report.numbers import Mean
@@ -142,8 +142,9 @@ def _unlike(chosen: Mapping[str, Any]) -> str:
     if chosen["mode"] == "table":
         usual = TableOptions().config()
     else:
-        method = chosen.get("method", "sampled")  # runs from before there were others
-        usual = SupernetOptions(method=method if method in METHODS else "sampled").config()
+        method = str(chosen.get("method", "sampled"))  # runs from before there were others
+        known = cast(Name, method if method in METHODS else "sampled")
+        usual = SupernetOptions(method=known).config()
     words = [
         f"{name.replace('_', ' ')} {value}"
         for name, value in chosen.items()

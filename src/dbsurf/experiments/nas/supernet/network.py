@@ -99,7 +99,7 @@ class Convolution(nn.Conv2d):
     def forward(self, x: Tensor) -> Tensor:
         count = x.shape[1]
         weight = self.weight if count == self.in_channels else self.weight[:count, :count]
-        return functional.conv2d(x, weight, None, self.stride, self.padding)
+        return self._conv_forward(x, weight, None)
 
 
 def convolution(inputs: int, outputs: int, size: int, *, stride: int, affine: bool) -> nn.Module:
