@@ -17,6 +17,7 @@ from dbsurf.samplers import (
     DirichletCopula,
     GaussianCopula,
     MinDiscrepancy,
+    Residual,
 )
 
 
@@ -92,12 +93,14 @@ CASES = [
         lambda p, n: oracles.algorithm_1(p, n, oracles.preserve(p)),
         {"alpha": "preserve", "debias": True},
     ),
-    Case("mdsurf", oracles.least_discrepancy),
+    Case("mdsurf", oracles.least_discrepancy, categorical=True),
     Case("arms", oracles.dirichlet),
     Case("arms", oracles.gaussian, {"copula": "gaussian"}),
     Case("disarm", oracles.antithetic, counts=(2, 4)),
     Case("doublecv", oracles.independent, {"coefficient": -0.8}),
     Case("doublecv", oracles.independent),
+    Case("crossfitted", oracles.cross_fitted, {"coefficient": -0.8}),
+    Case("crossfitted", oracles.cross_fitted),
     Case("quadraticcv", oracles.least_discrepancy, {"rank": 3}, elsewhere=1, evaluations=5),
     Case("quadraticcv", oracles.least_discrepancy, {"rank": 3, "uses": "gradient"}),
     Case("quadraticcv", oracles.least_discrepancy, {"rank": 3, "uses": "values"}),
@@ -147,6 +150,7 @@ SAMPLERS = [
     DBSample(2.0),
     DBSample("preserve"),
     MinDiscrepancy(),
+    Residual(),
     Antithetic(),
     DirichletCopula(),
     GaussianCopula(),

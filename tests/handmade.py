@@ -23,7 +23,7 @@ PNG = bytes.fromhex(
 def vae_run(place: Path, elbo: float, **options: Any) -> Path:
     """A finished run that falls to ``elbo`` + 10 in its first half, to ``elbo`` in its second.
 
-    Evaluations and seconds are 400 and a hundredth a step, the variance ten times the -ELBO.
+    Evaluations and seconds are 100 n and a hundredth a step, the variance ten times the -ELBO.
     """
     chosen = VaeOptions(**{"steps": STEPS, **options})
     folder = unfinished_vae_run(place, elbo, **options)
@@ -31,7 +31,7 @@ def vae_run(place: Path, elbo: float, **options: Any) -> Path:
         "experiment": "vae",
         "configuration": chosen.config(),
         "steps": chosen.steps,
-        "evaluations": 400 * chosen.steps,
+        "evaluations": 100 * chosen.n * chosen.steps,
         "seconds": chosen.steps / 100,
         "train_negative_elbo": elbo,
         "test_negative_elbo": elbo + 1,
@@ -61,7 +61,7 @@ def unfinished_vae_run(place: Path, elbo: float, **options: Any) -> Path:
     rows = [
         {
             "step": step,
-            "evaluations": 400 * step,
+            "evaluations": 100 * chosen.n * step,
             "seconds": step / 100,
             "train_negative_elbo": level,
             "test_negative_elbo": level + 1,

@@ -66,13 +66,18 @@ def least_discrepancy(p: float, n: int) -> np.ndarray:
 
 
 def antithetic(p: float, n: int) -> np.ndarray:
-    """Pairs (1[u < p], 1[1 - u < p]); independent of each other."""
+    """Pairs (1[u < p], 1[1 - u < p]), independent of each other; an odd sample is alone."""
     both = max(0.0, 2 * p - 1)
     pair = np.array([[1 - 2 * p + both, p - both], [p - both, both]])
     law = np.ones(())
     for _ in range(n // 2):
         law = np.multiply.outer(law, pair)
-    return law
+    return np.multiply.outer(law, [1 - p, p]) if n % 2 else law
+
+
+def cross_fitted(p: float, n: int) -> np.ndarray:
+    """Antithetic pairs, but two samples are independent."""
+    return independent(p, n) if n == 2 else antithetic(p, n)
 
 
 def dirichlet(p: float, n: int) -> np.ndarray:
@@ -125,3 +130,54 @@ def all_samples(n: int, laws: list[np.ndarray]) -> tuple[Tensor, Tensor]:
         samples.append(np.array(paths, dtype=float).T)  # (n, d)
         probabilities.append(math.prod(law[path] for law, path in zip(laws, paths, strict=True)))
     return torch.from_numpy(np.stack(samples, 1)), torch.tensor(probabilities, dtype=torch.float64)
+
+
+def residual(probs: list[float], n: int, independent: float) -> np.ndarray:
+    """Pairs of categories under residual sampling, the mean over pairs, by integration.
+
+    The rotation is integrated piece by piece: between two rotations at which a boundary of a
+    category meets one of a stratum, every probability is a polynomial of degree 2.
+    """
+    m, target = len(probs), n * np.array(probs)
+    copies = np.floor(target)
+    while copies.sum() > n - 2:
+        copies[copies.argmax()] -= 1
+    count = round(n - copies.sum())
+    rest = (target - copies) / count
+    edges = np.concatenate([[0], rest.cumsum()])
+    joint = np.zeros((m, m))  # E[K_a K_b] of the drawn ones, for a != b
+    breaks = np.unique(np.concatenate([(edges * count % 1) / count, [0, 1 / count]]))
+    nodes, weights = np.polynomial.legendre.leggauss(2)
+    for low, high in itertools.pairwise(breaks):
+        for node, weight in zip(nodes, weights, strict=True):
+            rotation = (low + high) / 2 + node * (high - low) / 2
+            inside = np.zeros((count, m))  # law of the point in each stratum
+            for i, a in itertools.product(range(count), range(m)):
+                for turn in (0, 1):  # a stratum may reach around the circle
+                    start = i / count + rotation - turn
+                    overlap = min(start + 1 / count, edges[a + 1]) - max(start, edges[a])
+                    inside[i, a] += max(0.0, overlap) * count
+            total = inside.sum(0)
+            pairs = np.outer(total, total) - inside.T @ inside
+            joint += weight / 2 * (high - low) * count * pairs
+    joint = (1 - independent) * joint + independent * count * (count - 1) * np.outer(rest, rest)
+    expected = count * rest
+    joint += np.outer(copies, copies) + np.outer(copies, expected) + np.outer(expected, copies)
+    return joint / (n * (n - 1))
+
+
+def with_pairs(probs: list[float], pairs: np.ndarray, n: int) -> np.ndarray:
+    """A signed measure of n categories with these marginals and this law of every pair.
+
+    The expectation of a sum over pairs depends on nothing else.
+    """
+    m, both = len(probs), pairs.copy()
+    np.fill_diagonal(both, 0)
+    np.fill_diagonal(both, np.array(probs) - both.sum(1))
+    chosen = list(itertools.combinations(range(n), 2))
+    law = np.zeros((m,) * n)
+    for path in itertools.product(range(m), repeat=n):
+        product = math.prod(probs[x] for x in path)
+        ratios = (both[path[i], path[j]] / (probs[path[i]] * probs[path[j]]) for i, j in chosen)
+        law[path] = product * (sum(ratios) - len(chosen) + 1)
+    return law

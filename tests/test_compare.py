@@ -140,7 +140,7 @@ def test_recommendation_prefers_fewer_strings_among_equals():
     assert best.unbiased
     assert not best.needs_grad_f
     assert best.variance == pytest.approx(0, abs=1e-20)
-    assert "not told apart from" in found.reason
+    assert "no significant difference to" in found.reason
 
 
 def test_bad_input():
@@ -173,13 +173,13 @@ def row(label: str, variance: float, bias: float = 0.0, **more: bool) -> Row:
 
 def test_the_recommendation_by_its_rules():
     assert _recommend([row("best", 1.0), row("worse", 2.0)])[0] == "best"
-    # Not told apart: the one without a bias, then the one without the gradient of f.
+    # No significant difference: the one without a bias, then the one without the gradient of f.
     assert _recommend([row("biased", 1.0, 0.1), row("unbiased", 1.05)])[0] == "unbiased"
     assert _recommend([row("grad", 1.0, needs_grad_f=True), row("plain", 1.1)])[0] == "plain"
     chosen, reason = _recommend([row("grad", 1.0, needs_grad_f=True), row("plain", 1.5)])
     assert chosen == "grad"
     assert "with the gradient of f" in reason
-    assert "not told apart" not in reason
+    assert "no significant difference" not in reason
     assert "lags behind" in _recommend([row("state", 1.0, learns=True), row("other", 3.0)])[1]
 
 

@@ -1,7 +1,7 @@
-"""Checks of input: what is wrong stops here with one ValueError that names it.
+"""Checks of arguments: each raises one ValueError with what was expected and what was got.
 
-Checks that look at tensor *values* wait for the device, so they are skipped while
-``torch.compile`` traces, and callers that cannot afford them pass ``validate=False``.
+Checks that read tensor *values* wait for the device. They are skipped while ``torch.compile``
+traces, and callers can skip them by ``validate=False``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
-MOST_SAMPLES = 2**24  # the largest count of samples that float32 tells apart from its neighbours
+MOST_SAMPLES = 2**24  # float32 represents every integer up to here
 
 
 def sample_count(n: object, *, minimum: int = 1, even: bool = False, owner: str = "") -> int:
@@ -54,14 +54,14 @@ def probabilities(probs: Tensor, name: str = "probs") -> None:
 
 
 def tail_mass(tail: object) -> float:
-    """Check the mass beyond which an infinite support is grouped."""
+    """Check the tail mass at which an infinite support is cut off and grouped."""
     if isinstance(tail, bool) or not isinstance(tail, float) or not 0 < tail < 0.5:
         raise ValueError(f"tail must be a number in (0, 0.5), got {tail!r}")
     return tail
 
 
 def generator_device(generator: torch.Generator | None, device: torch.device) -> None:
-    """Check that ``generator`` lives where the random numbers are needed."""
+    """Check that ``generator`` is on the device where the random numbers are needed."""
     if generator is None or torch.compiler.is_compiling():
         return
     if not isinstance(generator, torch.Generator):

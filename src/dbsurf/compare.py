@@ -24,10 +24,10 @@ from dbsurf.estimators.registry import get
 
 CONFIDENCE = 1.96  # two-sided 95 %
 AFFORDABLE = 2**14  # states that the reference may enumerate
-FEWEST = 10  # estimates that are not zero, below which nothing is recommended
+FEWEST = 10  # nothing is recommended if fewer estimates than this are not zero
 
-# What is compared unless the caller says otherwise, at n evaluations of f each: calls as one would
-# type them, with n samples, or one less where f is asked once more elsewhere.
+# The estimators that are compared by default, with n evaluations of f each: n samples, or n - 1 if
+# f is evaluated once more at another point.
 CONTENDERS = (
     'Reinforce({n}, baseline="running-mean")',
     "LOORF({n})",
@@ -51,16 +51,16 @@ class Row:
 
     Attributes:
         estimator: the call that builds it, as `dbsurf.get` takes it.
-        unbiased: whether it has no bias by construction.
+        unbiased: whether it is unbiased by construction.
         needs_grad_f: whether it uses the gradient of f.
-        learns: whether it has a state; it has learned from this one problem before it is measured.
+        learns: whether it has a state; it is trained on this one problem before it is measured.
         evaluations: evaluations of f per estimate.
         variance: trace of the covariance of the estimate, summed over the batch.
         variance_low: lower end of its 95 % interval.
         variance_high: upper end.
         relative_variance: variance over LOORF's.
         bias: length of the difference between mean estimate and reference, noise removed;
-            0 for estimators that have none by construction.
+            0 for estimators that are unbiased by construction.
         mean_squared_error: variance plus the square of the bias.
         milliseconds: median time of one estimate, f included.
     """
@@ -81,11 +81,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `compare` found: rows by mean squared error, a recommendation, and why.
+    """The result of `compare`: rows by mean squared error, a recommendation, and why.
 
     Attributes:
         rows: best first.
-        recommended: the call that builds the estimator to use; `build` does it.
+        recommended: the call that builds the recommended estimator; see `build`.
         reason: why, in one sentence.
         reference: what the bias was measured against.
         left_out: estimators that could not be tried, each with the reason.
@@ -150,9 +150,9 @@ def compare(
 ) -> Comparison:
     """Measure every applicable estimator on ``f`` and ``dist`` and recommend one.
 
-    All evaluate f n times an estimate. They take turns, one estimate each, so that times are
-    comparable. What learns (a baseline, a coefficient, a control variate) does so for as many
-    draws before anything counts.
+    All evaluate f n times per estimate. They take turns, one estimate each, so that times are
+    comparable. Estimators that learn (a baseline, a coefficient, a control variate) are trained for
+    ``draws`` estimates before they are measured.
 
     Args:
         f: maps samples ``(n, *batch, *event)`` to values ``(n, *batch)``.
@@ -185,7 +185,7 @@ def compare(
             for _ in range(draws if estimator.learns else 1):
                 estimate = estimator.estimate(f, dist, generator=generator)
             asked[label] = estimator.evaluations or len(estimate.f_values)
-        except Exception as failure:  # f is the user's: it may fail in any way where LOORF passed
+        except Exception as failure:  # f is the user's: it may raise anything
             left_out[label] = _first_line(failure)
             del built[label]
             continue
@@ -199,7 +199,7 @@ def compare(
             gradient = (
                 estimator.estimate(f, dist, generator=generator).grad.flatten().double().cpu()
             )
-            times[label].append(time.perf_counter() - start)  # the copy has waited for the device
+            times[label].append(time.perf_counter() - start)  # the copy above waits for the device
             gradients[label].append(gradient)
         if progress is not None:
             progress((i + 1) / draws)
@@ -258,20 +258,20 @@ def _contenders(
         labels.insert(0, yardstick)
     built: dict[str, Estimator] = {}
     left_out: dict[str, str] = {}
-    LOORF(n).estimate(f, dist, generator=generator)  # what is wrong with f or dist shows here
+    LOORF(n).estimate(f, dist, generator=generator)  # raises here if f or dist is wrong
     for label in labels:
         try:
             estimator = get(label)
             if estimator.objective != "mean":
                 raise ValueError(
-                    f"estimators must be about E[f], got {label}, whose objective is "
+                    f"estimators must have the objective E[f], got {label}, whose objective is "
                     f"{estimator.objective}"
                 )
             estimator.check(dist)
         except ValueError as error:
             if wanted is not None:
                 raise
-            # The label stands beside the reason, and many share one.
+            # Leave the name out of the reason, so that estimators with the same reason are joined.
             left_out[label] = re.sub(r" for \w+,", ",", str(error))
             continue
         if estimator.grad_f_for != "nothing":
@@ -294,14 +294,14 @@ def _spell(name: str, n: int) -> str:
 def _no_gradient(
     f: Function, dist: Distribution, n: int, generator: torch.Generator | None
 ) -> str | None:
-    """Why the gradient of f in x is not to be had; None if it is."""
+    """Why f has no gradient in x; None if it has one."""
     samples = LOORF(n).estimate(f, dist, generator=generator).samples
     if not isinstance(samples, Tensor) or not samples.is_floating_point():
         return "f is not differentiable in x"
     try:
         with torch.enable_grad():
             values = f(samples.clone().requires_grad_())
-    except Exception as failure:  # numpy inside, for instance
+    except Exception as failure:  # for instance because f uses numpy
         return f"f is not differentiable in x: {_first_line(failure)}"
     differentiable = isinstance(values, Tensor) and values.requires_grad
     return None if differentiable else "f is not differentiable in x"
@@ -336,10 +336,7 @@ def trace_of_covariance(gradients: Tensor) -> tuple[float, float]:
 
 
 def _recommend(rows: list[Row]) -> tuple[str, str]:
-    """Lowest mean squared error; among those not told apart from it, the one that needs least.
-
-    Two rows are told apart when their 95 % intervals are.
-    """
+    """The row with the lowest mean squared error, or a simpler one whose 95 % interval overlaps."""
     best = rows[0]
     margin = best.variance_high - best.variance
     close = [
@@ -357,8 +354,10 @@ def _recommend(rows: list[Row]) -> tuple[str, str]:
     words.append("unbiased" if chosen.unbiased else f"bias {chosen.bias:.2g}")
     words.append("with the gradient of f" if chosen.needs_grad_f else "no gradient of f needed")
     if chosen.learns:
-        words.append("it had learned from this fixed problem first; in training it lags behind")
+        words.append(
+            "it was trained on this fixed problem first; while a model trains, it lags behind"
+        )
     others = [row.estimator for row in close if row is not chosen]
     if others:
-        words.append(f"not told apart from {', '.join(others)} by this many draws")
+        words.append(f"no significant difference to {', '.join(others)} with this many draws")
     return chosen.estimator, "; ".join(words)

@@ -1,6 +1,6 @@
-"""Files that are written whole or not at all, and read without trust in what is in them.
+"""Atomic writing of files, and reading of JSON files that may be damaged.
 
-Run folders and the data folder both rest on this module. It depends on nothing else of dbsurf.
+Run folders and the data folder both use this module. It imports nothing else of dbsurf.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-LARGEST = 2**63  # of an integer in a JSON file: more fits neither an array nor a float safely
+LARGEST = 2**63  # bound on integers in JSON files: larger ones do not fit into an int64 array
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{12}")
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:
     """Replace ``path`` by ``content`` in one step: a reader sees the old file or the new one.
 
-    The content reaches the disk before the name does. A full disk or a killed process leaves the
-    old file as it was; an `OSError` names ``path``.
+    The content is written to disk under a temporary name, which then is renamed. A full disk or a
+    killed process leaves the old file as it was; an `OSError` names ``path``.
     """
     data = content.encode() if isinstance(content, str) else content
     temporary = path.parent / f".{path.name}.{secrets.token_hex(6)}"
@@ -41,7 +41,7 @@ def write_atomically(path: Path, content: bytes | str) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Remove a file if that is possible; what stopped the caller matters more."""
+    """Remove a file if possible; errors are ignored, because the caller raises its own."""
     with suppress(OSError):
         path.unlink(missing_ok=True)
 
@@ -50,7 +50,7 @@ def remove_temporary(folder: Path, *, older_than: float = 0.0) -> None:
     """Remove temporary files that killed processes left in ``folder``.
 
     Args:
-        folder: the folder; what is below it stays as it is.
+        folder: the folder; its subfolders are not searched.
         older_than: age in seconds; above 0 where another process may be writing there now.
     """
     latest = time.time() - older_than

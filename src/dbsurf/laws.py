@@ -1,10 +1,13 @@
-r"""Exact laws of dependent Bernoulli samples (appendix A).
+r"""Exact laws of dependent Bernoulli samples (appendix A of the DBsurf paper).
 
 Everything here is a formula, not a simulation. A *coordinate* is one Bernoulli variable of
-probability p; n samples of it are drawn jointly and $K = \sum_i x_i$ counts the ones. All functions
-are vectorised over coordinates: ``probs`` has any shape ``(*coords,)``, and axes that number
-samples or counts come first. They keep the dtype of ``probs`` and are differentiable in it where
-the clamps of algorithm 1 do not bind.
+probability p; n samples of it are drawn jointly and $K = \sum_i x_i$ counts the ones. *Algorithm 1*
+is the paper's sampler `DBSample`: it draws the samples one after the other and corrects the
+probability of the next one by $\alpha$ times the discrepancy of those before it.
+
+All functions are vectorised over coordinates: ``probs`` has any shape ``(*coords,)``, and the axis
+of samples or counts comes first. They keep the dtype of ``probs`` and are differentiable in it,
+except where algorithm 1 clamps a probability to [0, 1].
 """
 
 from __future__ import annotations
@@ -32,10 +35,10 @@ def _checked(
     alpha: Alpha = 0.0,
     validate: bool = True,
 ) -> Tensor:
-    """The probabilities, at least float32, once they and the rest are known to be valid.
+    """Check the arguments and return the probabilities in at least float32.
 
-    Samplers, which were given valid numbers, say ``validate=False``: to look at the values of a
-    tensor is to wait for its device.
+    With ``validate=False`` they are returned as they are. Samplers use that: their probabilities
+    are checked already, and reading tensor values makes the host wait for the device.
     """
     if not validate or torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
         return probs
@@ -47,7 +50,7 @@ def _checked(
     return probs.float() if probs.dtype.itemsize < 4 else probs
 
 
-# --- algorithm 1 ----------------------------------------------------------------------------------
+# --- DBSample (algorithm 1) -----------------------------------------------------------------------
 
 
 def preserving_alpha(probs: Tensor, *, validate: bool = True) -> Tensor:
@@ -61,9 +64,10 @@ def preserving_alpha(probs: Tensor, *, validate: bool = True) -> Tensor:
 
 
 def resolve_alpha(alpha: Alpha, probs: Tensor) -> float | Tensor:
-    """``alpha`` as something to multiply ``probs`` with.
+    """``alpha`` as a number or a tensor that can be multiplied with ``probs``.
 
-    It is cut at a number so large that any discrepancy it multiplies is out of [0, 1] anyway.
+    Very large values are clamped so that the product does not overflow. The result is the same:
+    the corrected probability is clamped to [0, 1] there anyway.
     """
     if isinstance(alpha, str):
         return preserving_alpha(probs, validate=False)
@@ -98,7 +102,7 @@ def count_law(probs: Tensor, n: int, alpha: Alpha = 1.0, *, validate: bool = Tru
     $$\nu_{i,k} = (1 - q_i(k))\,\nu_{i-1,k} + q_i(k-1)\,\nu_{i-1,k-1}, \qquad
       q_i(k) = \varphi\bigl(p(1+\alpha) - \alpha \tfrac{k}{i-1}\bigr).$$
 
-    The paper conditions on $\hat p_{n-1} = k/n$ in the line before; it is $k/(n-1)$.
+    (The paper writes $\hat p_{n-1} = k/n$ in the line before this formula; it must be $k/(n-1)$.)
 
     Args:
         probs: probabilities p, ``(*coords,)``.
@@ -183,19 +187,19 @@ def two_sample_variance(probs: Tensor, alpha: Alpha = 1.0) -> Tensor:
     $$\mathrm{Var} = [p(1-p)]^2 \frac{1-\kappa}{\kappa}, \qquad
       \kappa = p\,\min(1, (1-p)(1+\alpha)) + (1-p)\min(1, p(1+\alpha)).$$
 
-    (Appendix A.4 writes $\kappa$ with $q(x_1=0, x_2=0)$; it is $q(0, 1)$.) At p = 0 and p = 1 the
-    variance is 0: $\kappa$ vanishes like p, and is divided into $p^2$.
+    (Appendix A.4 writes $\kappa$ with $q(x_1=0, x_2=0)$; it must be $q(0, 1)$.) At p = 0 and p = 1
+    the variance is 0: $\kappa$ is of order p and the factor before the fraction of order $p^2$.
     """
     probs = _checked(probs, alpha=alpha)
     alpha = resolve_alpha(alpha, probs)
     other = 1 - probs
-    # (1-p)(1 + alpha) is what remains of 1 - q once a one was drawn.
+    # (1-p)(1 + alpha), clamped to 1, is the probability of a zero after a one.
     kappa = probs * (other * (1 + alpha)).clamp(max=1) + other * (probs * (1 + alpha)).clamp(max=1)
     spread = (probs * other).square()
     return torch.where(kappa > 0, spread * (1 - kappa) / torch.where(kappa > 0, kappa, 1), 0)
 
 
-# --- any joint law, through its count law ---------------------------------------------------------
+# --- properties of any joint law, from its count law ----------------------------------------------
 
 
 def disagreement(law: Tensor) -> Tensor:
@@ -252,9 +256,8 @@ def debias_factor(disagreement: Callable[[Tensor], Tensor], probs: Tensor) -> Te
         probs: probabilities p, ``(*coords,)``.
 
     Returns:
-        c, ``(*coords,)``. As p falls to 0, D falls in proportion, so that c has a limit. It is
-        reached to rounding long before p underflows: the value at the square root of the
-        smallest normal number stands for all below it.
+        c, ``(*coords,)``. As p goes to 0, c has a limit. Where p is below the square root of the
+        smallest normal number, c is computed at that number: it equals the limit to rounding.
     """
     floor = math.sqrt(torch.finfo(probs.dtype).tiny)
     minor = torch.minimum(probs, 1 - probs).clamp(min=floor)
@@ -268,8 +271,8 @@ def one_dimensional_debias_factor(pairs: Tensor, probs: Tensor) -> Tensor:
     $$\frac{n(n-1)\,p(1-p)}{\sum_{i<j} (\mu_i + \mu_j - 2\mu_i S_{ij})}, \qquad
       \mu_i S_{ij} = P(x_i = 1, x_j = 1).$$
 
-    Equal to `debias_factor` of the same law; kept because it is the paper's own form, for p
-    strictly between 0 and 1.
+    Equal to `debias_factor` of the same law, for p strictly between 0 and 1. It is here because
+    the paper has this form.
     """
     n = pairs.shape[0]
     total = torch.zeros_like(probs)
@@ -279,7 +282,7 @@ def one_dimensional_debias_factor(pairs: Tensor, probs: Tensor) -> Tensor:
     return n * (n - 1) * probs * (1 - probs) / total
 
 
-# --- other ways to draw ---------------------------------------------------------------------------
+# --- other samplers -------------------------------------------------------------------------------
 
 
 def iid_count_law(probs: Tensor, n: int, *, validate: bool = True) -> Tensor:
@@ -311,7 +314,7 @@ def antithetic_count_law(probs: Tensor, n: int, *, validate: bool = True) -> Ten
     """Count law of n/2 independent antithetic pairs (u, 1 - u), ``(n + 1, *coords)``."""
     probs = _checked(probs, n, smallest=2, even=True, validate=validate)
     minor = torch.minimum(probs, 1 - probs)
-    mixed = 2 * minor  # a pair disagrees, one of the two being a one
+    mixed = 2 * minor  # probability that the two samples of a pair differ
     pair = torch.stack([1 - mixed, mixed, torch.zeros_like(mixed)])
     pair = torch.where(probs > 0.5, pair.flip(0), pair)
     law = torch.ones_like(probs).unsqueeze(0)
@@ -334,10 +337,10 @@ def antithetic_disagreement(probs: Tensor, n: int, *, validate: bool = True) -> 
 def dirichlet_count_law(probs: Tensor, n: int, *, validate: bool = True) -> Tensor:
     r"""Count law of n samples of the Dirichlet copula, ``(n + 1, *coords)``.
 
-    Of the rarer value, a given set of j samples all show it with probability
+    All of j given samples have the rarer value with probability
     $(1 - j(1 - s^{1/(n-1)}))_+^{n-1}$, $s = \min(p, 1-p)$; inclusion and exclusion give the count.
-    The alternating sum costs about n/3 of the 15 digits of float64, in which it is done: for n up
-    to 30.
+    The alternating sum is done in float64 and loses about n/3 of its 15 digits, so n is at most
+    30.
     """
     wide = _checked(probs, n, smallest=2, validate=validate).double()
     if n > MOST_DIRICHLET:
@@ -377,8 +380,8 @@ def hoernig_bound(probs: Tensor, n: int) -> Tensor:
 def gaussian_disagreement(probs: Tensor, n: int, *, validate: bool = True) -> Tensor:
     r"""$D = 2(p - \Phi_2(h, h; \rho)) = 4\,T(h, a)$ of the equicorrelated Gaussian copula.
 
-    $\rho = -1/(n-1)$, $h = \Phi^{-1}(p)$, $a = \sqrt{n/(n-2)}$ and T is Owen's function: written
-    so, nothing cancels and D is accurate relative to itself in the tails.
+    $\rho = -1/(n-1)$, $h = \Phi^{-1}(p)$, $a = \sqrt{n/(n-2)}$ and T is Owen's function. In this
+    form nothing cancels, so the relative error of D stays small for p near 0 and 1.
     """
     probs = _checked(probs, n, smallest=2, validate=validate)
     minor = torch.minimum(probs, 1 - probs)
@@ -408,18 +411,18 @@ def _owens_t_of_quantile(minor: Tensor, slope: float) -> Tensor:
     r"""Owen's $T(h, 1/b)$ at $h = -\Phi^{-1}(s) \ge 0$, for slope b in [0, 1].
 
     $T(h, 1/b) = \tfrac12[Q(h) + Q(h/b)] - Q(h)Q(h/b) - T(h/b, b)$, and Q(h) = s. The last term is
-    an integral over [0, b] of a function as smooth as a Gaussian, which 48 nodes do to 1e-15.
+    an integral over [0, b] of a smooth function; Gauss-Legendre with 48 nodes gives it to 1e-15.
     """
     h: Tensor = torch.special.ndtri(minor).abs()  # +inf at s = 0, where T is 0
-    if slope == 0:  # perfect opposition: h/b is infinite
+    if slope == 0:  # correlation -1: h/b is infinite
         return minor / 2
     far = h / slope
     upper_far = upper_normal(far)  # Q(h / b)
-    # T(far, b) = 1/(2 pi) int_0^b exp(-far^2 (1 + t^2)/2) / (1 + t^2) dt; beyond 9/far it is over.
+    # T(far, b) = 1/(2 pi) int_0^b exp(-far^2 (1 + t^2)/2) / (1 + t^2) dt; negligible for t > 9/far.
     top = torch.clamp(9 / far, max=slope)
     half_square, area = far * far / 2, torch.zeros_like(far)
     for node, weight in zip(_NODES.tolist(), _WEIGHTS.tolist(), strict=True):
-        one_plus = 1 + (top * ((node + 1) / 2)).square()  # 1 + t^2; a node at a time saves memory
+        one_plus = 1 + (top * ((node + 1) / 2)).square()  # 1 + t^2; one node at a time saves memory
         area = area + weight * torch.exp(-half_square * one_plus) / one_plus
     inner = top / 2 * area / (2 * math.pi)
     inner = torch.where(torch.isinf(far), 0, inner)

@@ -1,4 +1,4 @@
-"""What a run shows while it works: a live bar on a terminal, a line now and then elsewhere."""
+"""Progress of a run: a live bar on a terminal, otherwise plain lines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rich.progress import (
 
 @contextmanager
 def share_bar(title: str) -> Iterator[Callable[[float], None]]:
-    """A bar for work that knows the share it has done; silent where there is no terminal."""
+    """A progress bar, moved by a share from 0 to 1; shows nothing without a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     console = Console(stderr=True)
     silent = not console.is_terminal
@@ -31,15 +31,15 @@ def share_bar(title: str) -> Iterator[Callable[[float], None]]:
 
 
 class StepBar:
-    """Steps done, steps per second, time left, and one line of the caller's own.
+    """Progress bar of a training run: steps done, a note of the caller, speed, time left.
 
     Args:
-        title: what runs.
-        total: steps in all.
-        done: steps that were done before.
+        title: name of the run.
+        total: total number of steps.
+        done: steps done before, if the run is resumed.
     """
 
-    REFRESH = 0.2  # seconds between two looks of the bar
+    REFRESH = 0.2  # seconds between two updates of the bar
 
     def __init__(self, title: str, total: int, done: int = 0) -> None:
         self.console = Console(stderr=True)
@@ -75,16 +75,16 @@ class StepBar:
         return (done - self._start) / max(time.monotonic() - self._clock, 1e-9)
 
     def due(self) -> bool:
-        """Whether the bar is worth moving again."""
+        """Whether it is time to update the bar."""
         return time.monotonic() - self._shown >= self.REFRESH
 
     def show(self, done: int, note: str) -> None:
-        """Move the bar."""
+        """Update the bar."""
         self._shown = time.monotonic()
         self._bar.update(self._task, completed=done, note=f"{note}  {self.speed(done):.0f}/s")
 
     def line(self, done: int, note: str) -> None:
-        """Say something that stays, where there is no bar."""
+        """Print a line with the progress if there is no terminal for a bar."""
         if not self.console.is_terminal:
             speed = self.speed(done)
             left = (self._total - done) / speed if speed else 0.0

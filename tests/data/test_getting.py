@@ -119,7 +119,7 @@ def test_import_of_npz(tmp_path):
 def test_what_is_not_recognised_is_not_imported(tmp_path):
     changed = {**ARRAYS, "x_test": 255 - ARRAYS["x_test"]}
     np.savez(tmp_path / "a.npz", **changed)
-    with pytest.raises(ValueError, match="no set of the catalog was recognised in .*a.npz"):
+    with pytest.raises(ValueError, match="no known data set was recognised in .*a.npz"):
         import_files([tmp_path / "a.npz"], tmp_path / "d")
     with pytest.raises(ValueError, match="corrupt: sha256 of x_test must be"):
         import_files([tmp_path / "a.npz"], tmp_path / "d", "small")
@@ -220,7 +220,7 @@ def test_command_imports(tmp_path, capsys):
         (["fetch"], "names must give at least one data set"),
         (["fetch", "mnits"], "dataset must be one of"),
         (["import"], "names must give at least one file"),
-        (["import", "nothing.npz"], "no file nothing.npz"),
+        (["import", "nothing.npz"], "nothing.npz does not exist"),
         (["check", "mnits"], "dataset must be one of"),
     ],
 )

@@ -83,7 +83,9 @@ def test_dependent_samples_of_an_unknown_law_are_refused():
     for estimator in (dbsurf.DBsurf(2), dbsurf.DBsurf(2, alpha="preserve")):
         with pytest.raises(ValueError, match="independent coordinates .*got Markov"):
             estimator(reward, Markov(torch.zeros(2)))
-    with pytest.raises(ValueError, match="dist must be Bernoulli for MDsurf, got Markov"):
+    with pytest.raises(
+        ValueError, match="dist must be Bernoulli or categorical for MDsurf, got Markov"
+    ):
         dbsurf.MDsurf(2)(reward, Markov(torch.zeros(2)))
 
 
@@ -228,7 +230,7 @@ def test_joined_bernoullis_are_one_long_bernoulli(case):
 def test_joint_distributions_that_do_not_fit():
     with pytest.raises(ValueError, match=r"one batch shape, got \(\), \(5,\)"):
         dbsurf.LOORF(2)(lambda x: x, (parts()["bits"], parts((5,))["word"]))
-    with pytest.raises(ValueError, match="dist must be Bernoulli for MDsurf"):
+    with pytest.raises(ValueError, match="dist must be Bernoulli or categorical for MDsurf"):
         dbsurf.MDsurf(2)(lambda x: x, parts())
     bits = (parts()["bits"], parts()["bits"])
     for estimator in (dbsurf.DoubleCV(2), dbsurf.QuadraticCV(2)):

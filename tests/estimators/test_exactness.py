@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 from torch import Tensor
@@ -17,6 +19,7 @@ from torch.distributions import (
 )
 
 import dbsurf
+import oracles
 from cases import ANY_LAW, CASES, ENUMERABLE, UNBIASED, Case
 from conftest import assert_mean
 from oracles import all_samples
@@ -169,6 +172,27 @@ def test_categorical_estimates_are_unbiased_exactly(case, kind):
         gradient = estimator.estimate(function, dist).grad
         expected = (probability.unsqueeze(-1) * gradient).sum(0)
         assert (expected - categorical_truth(logits, values)).abs().max() < 1e-10
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_categorical_mdsurf_is_unbiased_exactly(n):
+    """Two coordinates of three categories, f with an interaction, by the sampler's pair law."""
+    points = [[0.3, 0.5, 0.2], [0.08, 0.9, 0.02]]
+    table = torch.tensor([[1.0, -2.0, 0.7], [0.3, 4.0, -1.0], [2.0, 0.1, 5.0]], dtype=f64)
+    laws = [oracles.with_pairs(p, oracles.residual(p, n, 0.2), n) for p in points]
+    paths = list(itertools.product(range(3), repeat=n))
+    samples, probability = [], []
+    for one, two in itertools.product(paths, repeat=2):
+        samples.append(list(zip(one, two, strict=True)))
+        probability.append(laws[0][one] * laws[1][two])
+    index = torch.tensor(samples).movedim(1, 0)  # (n, tuples, 2)
+    logits = torch.tensor(points, dtype=f64).log().requires_grad_()
+    dist = Independent(Categorical(logits=logits.detach().expand(index.shape[1], 2, 3)), 1)
+    found = dbsurf.MDsurf(n).estimate(lambda x: table[x[..., 0], x[..., 1]], dist, samples=index)
+    expected = (torch.tensor(probability, dtype=f64).view(-1, 1, 1) * found.grad).sum(0)
+    p = torch.softmax(logits, -1)
+    (truth,) = torch.autograd.grad(p[0] @ table @ p[1], logits)
+    assert (expected - truth).abs().max() < 1e-10
 
 
 def test_exact_over_categorical_binomial_and_mixed_events():

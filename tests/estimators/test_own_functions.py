@@ -105,7 +105,7 @@ def test_loss_checks_what_it_is_given():
         estimator.estimate(problem.f, problem.dist, samples=x - 1)
     flagship = dbsurf.QuadraticCV(4)
     x = flagship.draw(problem.dist)
-    with pytest.raises(ValueError, match=r"asks f at other points.*use E\(f, dist\)"):
+    with pytest.raises(ValueError, match=r"evaluates f at more points than.*use E\(f, dist\)"):
         flagship.loss(x, problem.f(x), problem.dist)
 
 

@@ -59,11 +59,11 @@ def test_unfinished_runs_tell_their_last_step(tmp_path):
 @pytest.mark.parametrize(
     ("file", "content", "reason"),
     [
-        ("summary.json", "{", "summary.json is no JSON"),
-        ("summary.json", "[1]", "summary.json holds no JSON object"),
+        ("summary.json", "{", "summary.json is not JSON"),
+        ("summary.json", "[1]", "summary.json must hold a JSON object"),
         ("summary.json", '{"experiment": "vae"}', "summary.json has no configuration"),
-        ("config.json", "\xff", "config.json is no JSON"),
-        ("environment.json", "", "environment.json is no JSON"),
+        ("config.json", "\xff", "config.json is not JSON"),
+        ("environment.json", "", "environment.json is not JSON"),
         ("metrics.csv", "step,seconds\n1,two\n", "metrics.csv: could not convert"),
         ("metrics.csv", "step,seconds\n,2\n", "metrics.csv: line 2 has no step"),
         ("metrics.csv", "step,seconds\n1,2\n2,nan\n", "metrics.csv: line 3: seconds must be fin"),

@@ -76,7 +76,7 @@ def test_memory_that_is_not_there_is_one_line(monkeypatch, capsys):
 
     monkeypatch.setattr(estimators, "run", greedy)
     assert main(["estimators"]) == 2
-    assert capsys.readouterr().err == ("dbsurf: error: the memory of this machine is not enough\n")
+    assert capsys.readouterr().err == "dbsurf: error: this machine does not have enough memory\n"
     assert out_of_memory(MemoryError())
     assert not out_of_memory(RuntimeError("something else"))
 

@@ -30,7 +30,7 @@ class Options:
     workers: int = 0
     """Runs at a time (0: one for each core)."""
     data_dir: Path | None = None
-    """Data folder, instead of the one that DBSURF_DATA names."""
+    """Data folder; by default the one that DBSURF_DATA names."""
     preset: Annotated[str | None, tyro.conf.Suppress] = None
 
 
@@ -38,7 +38,7 @@ PRESETS: dict[str, Options] = {}
 
 
 def run(options: Options) -> None:
-    """Do the runs that are not finished, write the report, and print what it supports."""
+    """Do the runs that are not finished, write the report, and print its main results."""
     if options.workers < 0:
         raise ValueError(f"--workers must be at least 0, got {options.workers}")
     workers = options.workers or available_cores()
@@ -76,6 +76,6 @@ def command(options: Options) -> str:
 def show(page: Path, supported: dict[str, list[str]]) -> None:
     """Print where the report is, and one sentence for each experiment."""
     width = min(100, shutil.get_terminal_size().columns)
-    print(f"\nThe report is {page}. It supports:")
+    print(f"\nThe report is {page}. Its main results:")
     for texts in supported.values():
         print(textwrap.fill(texts[0], width, initial_indent="- ", subsequent_indent="  "))

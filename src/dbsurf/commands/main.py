@@ -1,6 +1,6 @@
 """The entry point of the ``dbsurf`` command: runs a subcommand, reports errors in one line.
 
-Exit statuses: 0; 2 for bad input; 130 for an interrupt; 141 if the reader of a pipe has left.
+Exit statuses: 0 for success, 2 for bad input, 130 for an interrupt, 141 for a closed output pipe.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("; ".join(told), file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        # What is left in the buffer cannot be written; Python would report that at its exit.
+        # The rest of the buffer cannot be written; Python would report that at its exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return NO_READER
     except (ValueError, OSError) as error:
@@ -47,13 +47,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (MemoryError, RuntimeError) as error:
         if debug or not out_of_memory(error):
             raise
-        print("dbsurf: error: the memory of this machine is not enough", file=sys.stderr)
+        print("dbsurf: error: this machine does not have enough memory", file=sys.stderr)
         return BAD_INPUT
     return 0
 
 
 def out_of_memory(error: Exception) -> bool:
-    """Whether an error says that there is not enough memory: torch has several ways to say so."""
+    """Whether an error means that memory ran out; torch has several messages for that."""
     told = ("allocate memory", "enough memory", "out of memory", "calculation overflowed")
     return isinstance(error, MemoryError) or any(words in str(error) for words in told)
 

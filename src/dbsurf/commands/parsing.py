@@ -1,8 +1,8 @@
-"""From the words of a command line to a subcommand and its options, by tyro.
+"""Reads the command line with tyro: the subcommand and its options.
 
-An experiment is a subcommand by its record. The other subcommands are modules with three names:
-``Options``, a frozen dataclass whose fields and docstrings are the command line; ``PRESETS``, whole
-`Options` by name for ``--preset``; and ``run(options)``.
+Every experiment is a subcommand, defined by its record. The other subcommands are modules that
+define ``Options``, a frozen dataclass whose fields and docstrings are the command line;
+``PRESETS``, complete `Options` by name for ``--preset``; and ``run(options)``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ dbsurf COMMAND --help explains one. Also: --version; --debug for tracebacks."""
 LOOK = (
     tyro.conf.OmitSubcommandPrefixes,
     tyro.conf.ConsolidateSubcommandArgs,
-    tyro.conf.DisallowNone,  # None is said by not giving the option
+    tyro.conf.DisallowNone,  # leave an option out for None
     tyro.conf.PositionalMetavarFromFieldName,
 )
 
@@ -41,10 +41,10 @@ class Command:
     """A subcommand.
 
     Attributes:
-        words: what selects it, after ``dbsurf``.
+        words: its name on the command line, after ``dbsurf``.
         options: its options, a frozen dataclass.
-        presets: whole options by name.
-        run: does what the options say.
+        presets: complete options by name.
+        run: runs it with given options.
     """
 
     words: tuple[str, ...]
@@ -155,7 +155,7 @@ def _preset(words: Sequence[str]) -> str | None:
 
 @dataclass(frozen=True)
 class Completion:
-    """Print the script by which bash, zsh or fish completes this command line."""
+    """Print a completion script for bash, zsh or fish."""
 
     shell: Annotated[
         Literal["bash", "zsh", "fish"],

@@ -1,4 +1,4 @@
-"""``dbsurf report``: one page from the runs there are."""
+"""``dbsurf report``: one page with the results of runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dbsurf.report.collect import collect
 
 @dataclass(frozen=True)
 class Options:
-    """One page from the runs there are: tables, figures, and the command behind every number."""
+    """Write one page from finished runs: tables, figures, and the command behind every number."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]] = (Path("runs"),)
     """Folders in which to look for runs, finished or not, at any depth."""

@@ -1,4 +1,4 @@
-"""Where data sets come from, checked by content hash."""
+"""Data sets: downloaded, imported, and checked by a hash of their content."""
 
 from dbsurf.data.catalog import CATALOG
 from dbsurf.data.store import (

@@ -1,7 +1,7 @@
-"""The arrays of a data set from what its files hold, and its split into training and test.
+"""Makes the arrays of a data set from the content of its files, and splits off the test images.
 
-``pieces`` are arrays by the name of the file or archive member they came from. Each function
-takes what it knows and returns None if something it needs is not there.
+``pieces`` are arrays by the name of the file or archive member they came from. Each function is
+for one data set, and returns None if an array that it needs is missing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def find(pieces: Pieces, part: str) -> npt.NDArray[np.generic] | None:
 
 
 def named(pieces: Pieces, parts: Mapping[str, str]) -> Arrays | None:
-    """The pieces, renamed to the set's own names; None if one is missing."""
+    """The pieces under the names of the set's arrays; None if one is missing."""
     found = {name: find(pieces, part) for name, part in parts.items()}
     return None if any(array is None for array in found.values()) else found  # type: ignore[return-value]
 
@@ -58,7 +58,7 @@ def omniglot_tiles(pieces: Pieces) -> Arrays | None:
 
 
 def tiles(picture: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-    """Cut a picture 560 pixels wide into its 28x28 tiles; what is cut already stays as it is."""
+    """Cut a picture 560 pixels wide into 28x28 tiles; an array of tiles is returned as it is."""
     if picture.shape[1:] == (28, 28):
         return picture
     red = picture[..., 0] if picture.ndim == 3 else picture
@@ -87,7 +87,7 @@ def as_images(array: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
 
 
 def cifar_batches(pieces: Pieces) -> Arrays | None:
-    """CIFAR-10 from its binary or Python version, from pictures with one image a row, from npz."""
+    """CIFAR-10: binary version, Python version, pictures with one image a row, or our npz."""
     ready = named(pieces, {name: name for name in LABELLED})
     if ready is not None:
         return ready
@@ -116,7 +116,7 @@ def cifar_batches(pieces: Pieces) -> Arrays | None:
 
 
 def _planes(records: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-    """The last bytes of every record, three planes of colour, as images."""
+    """Images from the last bytes of every record, which are three planes of colour."""
     return colours_last(records[:, -3 * 32 * 32 :])
 
 
@@ -129,13 +129,13 @@ def colours_last(rows: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
 def joined_batches(
     pieces: Pieces, train: Sequence[str], test: Sequence[str], labels: str
 ) -> Arrays | None:
-    """Batches that are dictionaries of ``data`` and labels, as in Python versions of sets.
+    """Join batches that are dictionaries of ``data`` and labels, as in the Python versions.
 
     Args:
-        pieces: ``FILE/data`` and ``FILE/labels``, arrays of such files.
-        train: names of the files for training, in order.
-        test: the same for the test.
-        labels: how the labels are called.
+        pieces: arrays named ``FILE/data`` and ``FILE/labels``.
+        train: names of the training files, in order.
+        test: names of the test files, in order.
+        labels: the key of the labels in the dictionaries.
     """
     found: Arrays = {}
     for part, names in (("train", train), ("test", test)):
@@ -180,7 +180,7 @@ def cifar_100(pieces: Pieces) -> Arrays | None:
 
 
 def _with_classes(pieces: Pieces, classes: int) -> Arrays | None:
-    """An npz with our names, if it has so many classes: other sets have the same shapes."""
+    """Our npz if it has this number of classes: other sets have arrays of the same shapes."""
     ready = named(pieces, {name: name for name in LABELLED})
     if ready is None or not ready["y_train"].size or ready["y_train"].max() != classes - 1:
         return None
@@ -213,14 +213,14 @@ def imagenet16_120(pieces: Pieces) -> Arrays | None:
 
 
 def cifar_subset(pieces: Pieces) -> Arrays | None:
-    """The first images of whatever `cifar_batches` finds."""
+    """The first images of CIFAR-10, in any form that `cifar_batches` knows."""
     whole = cifar_batches(pieces)
     return whole and {
         name: array[: 10_000 if name.endswith("train") else 2_000] for name, array in whole.items()
     }
 
 
-# --- which images train, which test ---------------------------------------------------------------
+# --- training and test images ---------------------------------------------------------------------
 
 
 def train_and_test(arrays: Arrays) -> tuple[Images, Images]:

@@ -1,7 +1,7 @@
-"""The data sets by name: what they contain, where they live, under which licence.
+"""The catalog of data sets: what each contains, where it can be downloaded, its licence.
 
-A set is known by the sha256 of its arrays' bytes in C order. It does not matter then in which
-file format or compression it arrived.
+A set is identified by the sha256 of its arrays' bytes in C order, so that the file format and the
+compression do not matter.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def sha256(array: npt.NDArray[np.generic]) -> str:
 
 @dataclass(frozen=True)
 class Content:
-    """What one array must be; None for what is not known beforehand."""
+    """Shape and sha256 that an array must have; None if not known in advance."""
 
     shape: tuple[int, ...] | None
     sha256: str | None
@@ -38,18 +38,18 @@ class DataSet:
     """One data set.
 
     Attributes:
-        title: what it is, in one line.
-        licence: as its authors give it.
+        title: a description in one line.
+        licence: the licence given by its authors.
         file: name of the npz in the data folder.
-        arrays: what that file holds.
-        assemble: makes those arrays from the pieces found in a file or archive, or gives None.
-        urls: public homes, for ``fetch``; the pieces may be spread over several files.
+        arrays: the arrays in that file.
+        assemble: makes these arrays from the pieces of a file or archive, or returns None.
+        urls: files to download for ``fetch``; together they hold all pieces.
         split: names of the arrays that are the training and the test images, or a function.
-        classes: how many there are; 0 for a set without labels.
+        classes: number of classes; 0 for a set without labels.
         labels: the class numbers, from 0, of the training and the test images.
         installed: folders in which packages put the original files.
-        optional: arrays that a good set may lack.
-        sources: sha256 of the downloaded files by name, where that is known.
+        optional: arrays that may be missing.
+        sources: sha256 of the downloaded files by name, if known.
     """
 
     title: str
@@ -71,11 +71,11 @@ class DataSet:
 
     @property
     def images(self) -> bool:
-        """Whether the set is one of images, and not a table."""
+        """Whether the set consists of images (else it is a table)."""
         return self.assemble not in (nasbench.table, nasbench.from_records)
 
     def expected(self, arrays: Arrays) -> dict[str, Content]:
-        """What ``arrays`` must be: all that the set has, but for what is optional and missing."""
+        """The expected content of ``arrays``: all arrays of the set but missing optional ones."""
         lacking = self.optional - arrays.keys()
         return {name: content for name, content in self.arrays.items() if name not in lacking}
 
@@ -90,7 +90,7 @@ def _mnist_like(images: str, labels: str, test_images: str, test_labels: str) ->
 
 
 def _colour_images(train: int, test: int, side: int) -> dict[str, Content]:
-    """A set whose hashes are not known beforehand: shapes first, hashes once it came in."""
+    """A set whose hashes are recorded when it is imported; before that only shapes are known."""
     return {
         "x_train": Content((train, side, side, 3), None),
         "y_train": Content((train,), None),

@@ -23,15 +23,16 @@ class Options:
         tyro.conf.Positional,
         tyro.conf.arg(metavar="{list,fetch,import,check}"),
     ]
-    """list: what there is. fetch: download. import: take files you have. check: verify hashes."""
+    """list: show all sets. fetch: download. import: take files you have. check: verify hashes."""
     names: Annotated[
         tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[NAME ...]")
     ] = ()
-    """Data sets (fetch, check; none means all that are here) or files and folders (import)."""
+    """Data sets (fetch, check; check without names: all in the folder) or files and folders
+    (import)."""
     name: str | None = None
-    """import: the set these files are, or a name of your own for other 28x28 images."""
+    """import: the set that the files hold, or a new name of your own for other 28x28 images."""
     data_dir: Path | None = None
-    """Data folder, instead of the one that DBSURF_DATA names."""
+    """Data folder; by default the one that DBSURF_DATA names."""
 
 
 PRESETS: dict[str, Options] = {}
@@ -58,7 +59,7 @@ def run(options: Options) -> None:
 
 
 def show(folder: Path) -> None:
-    """One line a set: whether it is here, what it is, its licence."""
+    """Print one line for each set: whether it is in the folder, its title and licence."""
     print(f"data folder: {folder}")
     names = [*CATALOG, *store.imported(folder)]
     width = max(map(len, names))
@@ -87,13 +88,11 @@ def fetch_all(names: tuple[str, ...], folder: Path) -> None:
 
 
 def check_all(names: tuple[str, ...], folder: Path) -> None:
-    """Verify the hashes of sets; without names, of all that are here."""
+    """Verify the hashes of sets; without names, of all sets in the folder."""
     every = [*CATALOG, *store.imported(folder)]
     chosen = names or tuple(name for name in every if store.locate(name, folder) is not None)
     if not chosen:
-        raise ValueError(
-            f"no data set is in {folder}: `dbsurf data list` shows what there could be"
-        )
+        raise ValueError(f"no data set is in {folder}: `dbsurf data list` shows the known sets")
     bad = []
     for name in chosen:
         try:

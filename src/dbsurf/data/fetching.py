@@ -17,14 +17,14 @@ from dbsurf.data.catalog import CATALOG, Arrays
 def fetch(name: str, folder: Path) -> Path:
     """Download a set of the catalog into the data folder; returns its file.
 
-    Each file is downloaded under a temporary name and takes its own only when it is whole; an
-    interrupted fetch goes on with the files that are missing. The hashes are those of the
-    unpacked arrays. Once they agree, the downloads are removed; if they do not, too, so that the
-    next attempt starts afresh.
+    Each file is downloaded under a temporary name and renamed when it is complete; an interrupted
+    fetch continues with the files that are missing. Then the hashes of the unpacked arrays are
+    checked, and the downloaded files are removed, whether the check succeeds or fails: the next
+    attempt downloads them again.
     """
     entry = CATALOG[name]
     if store.locate(name, folder) is not None:
-        store.load_arrays(name, folder)  # here already: make sure that it is good
+        store.load_arrays(name, folder)  # already there: check it
         place = store.locate(name, folder)
         assert place is not None
         return place
@@ -58,7 +58,7 @@ def check_file(file: Path, wanted: str | None) -> None:
 
 
 def download(url: str, folder: Path) -> Path:
-    """One file, with a progress bar on terminals, unless it is there from an earlier attempt."""
+    """Download one file, with a progress bar on terminals; skipped if it is already there."""
     pooch.get_logger().setLevel("WARNING")
     address = urlsplit(url)
     target = Path(address.path).name

@@ -1,8 +1,8 @@
-"""Reading arrays from files by what is in them: idx, npz, mat, PNG, CSV, archives of these.
+"""Reads arrays from idx, npz, mat, PNG and CSV files and archives; the content tells the format.
 
-Nothing here can run code from a file: npz files are read without pickles, and what is a pickle
-itself (batches, tables of pandas, records of NATS-Bench) by readers that know nothing but arrays
-and containers (`dbsurf.data.unpickling`).
+No code from a file is ever run: npz files are read without pickles, and pickles (CIFAR batches,
+pandas tables, NATS-Bench records) by readers that build nothing but arrays and containers
+(`dbsurf.data.unpickling`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def read(path: Path) -> Arrays:
     """All arrays of a file, or of all files of a folder, by name.
 
     Raises:
-        ValueError: if the file is damaged or of a kind that is not known.
+        ValueError: if the file is damaged or its format is not known.
     """
     if path.is_dir():
         official = nasbench.find_folder(path)
@@ -48,7 +48,7 @@ def read(path: Path) -> Arrays:
                 found |= read(file)
         return found
     if not path.exists():
-        raise ValueError(f"no file {path}")
+        raise ValueError(f"{path} does not exist")
     data = path.read_bytes()
     try:
         return parse(path.name, data)
@@ -60,23 +60,23 @@ def read(path: Path) -> Arrays:
 
 
 def parse(name: str, data: bytes) -> Arrays:
-    """Arrays in a file's content; ``name`` labels those that have no name of their own."""
+    """The arrays in the content of a file; an array without a name of its own gets ``name``."""
     found = parse_known(name, data, Room.of(len(data)))
     if found is None:
         raise ValueError(
-            f"{name} is none of idx, npz, mat, png, csv, a CIFAR batch, a pandas table, "
-            "an archive of these"
+            f"{name} must be idx, npz, mat, png, csv, a CIFAR batch, a pandas table or an archive "
+            "of these, got another format"
         )
     return found
 
 
 def parse_known(name: str, data: bytes, room: Room) -> Arrays | None:
-    """The same, or None if the content is of no kind that is known.
+    """As `parse`, but None if the format is not known.
 
     Args:
-        name: of the file or of a member of an archive.
+        name: name of the file, or of a member of an archive.
         data: its content.
-        room: what may still be unpacked from the whole file.
+        room: how many bytes may still be unpacked.
     """
     for recognised, reader in READERS:
         if recognised(name, data):
@@ -99,7 +99,7 @@ def _npz(name: str, data: bytes, room: Room) -> Arrays:
 
 
 def _npy(name: str, file: IO[bytes], room: Room) -> npt.NDArray[np.generic]:
-    """One array. `numpy.load` would make room for whatever shape the header claims."""
+    """One array. (`numpy.load` would allocate memory for any shape that the header claims.)"""
     version = np.lib.format.read_magic(file)
     headers = {
         (1, 0): np.lib.format.read_array_header_1_0,
@@ -144,7 +144,7 @@ def _png(name: str, data: bytes, room: Room) -> Arrays:
 
 
 def _csv(name: str, data: bytes, room: Room) -> Arrays:
-    """Numbers alone are one array; with a header every column is one, ``name/column``."""
+    """One array if there are only numbers; with a header one for each column, ``name/column``."""
     first, _, _ = data.partition(b"\n")
     if not re.search(rb"[A-Za-z]{2}", first):
         return {name: np.loadtxt(io.BytesIO(data), delimiter=",", ndmin=2)}
@@ -158,7 +158,7 @@ def _csv(name: str, data: bytes, room: Room) -> Arrays:
 
 
 def _column(cells: tuple[str, ...]) -> npt.NDArray[np.generic]:
-    """Numbers where all cells are numbers, else text."""
+    """An array of numbers if all cells are numbers, otherwise of text."""
     try:
         return np.array(cells, np.float64)
     except ValueError:
@@ -205,7 +205,7 @@ def _tar(name: str, data: bytes, room: Room) -> Arrays:
         for member in archive:
             content = archive.extractfile(member) if member.isfile() else None
             if content is not None:
-                # Archives also hold read-me files and code, which are of no interest.
+                # Archives also hold read-me files and code, which are skipped.
                 found |= parse_known(member.name, room.read(content), room) or {}
     return found
 

@@ -1,4 +1,4 @@
-"""Importing files that the user has. Their content tells which data set they are."""
+"""Imports files of the user. Data sets are recognised by their content."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def import_files(
         files: idx, idx.gz, npz, mat, csv or PNG files, folders of such, archives (tar, deb) of
             such; an official NATS-Bench folder.
         folder: the data folder.
-        name: the set that the files must be. A name that the catalog does not have makes
-            them a set of your own: arrays x_train and x_test (or train and test, data and
+        name: the set that the files must hold. A name that is not in the catalog imports them
+            as a set of your own: arrays x_train and x_test (or train and test, data and
             testdata) of 28x28 images.
 
     Returns:
@@ -39,14 +39,14 @@ def import_files(
     found = recognise(pieces)
     if not found:
         raise ValueError(
-            f"no set of the catalog was recognised in {shown}; "
+            f"no known data set was recognised in {shown}; "
             "--name NAME imports other images under a name of your own"
         )
     return [(found_name, store.save(found_name, arrays, folder)) for found_name, arrays in found]
 
 
 def recognise(pieces: Arrays) -> list[tuple[str, Arrays]]:
-    """Sets whose every array is there with the right hash (or, where none is known, shape)."""
+    """Sets of which all arrays are there with the right hash (if it is not known: shape)."""
     found = []
     for name, entry in CATALOG.items():
         arrays = entry.assemble(pieces)

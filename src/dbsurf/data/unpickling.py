@@ -1,8 +1,9 @@
-"""Reading packed and pickled files without trusting them.
+"""Safe reading of compressed and pickled files.
 
-An archive may unpack to a limited multiple of its size. A pickle is a program: the readers here
-know plain containers, numbers, text, numpy arrays and the tables of pandas (without pandas), and
-refuse a pickle that names anything else before that is called.
+The unpacked size of an archive is limited to a multiple of its size. A pickle can run any code when
+it is loaded. The readers here only build plain containers, numbers, text, numpy arrays and the
+tables of pandas (without pandas); a pickle that refers to anything else is refused before that is
+called.
 """
 
 from __future__ import annotations
@@ -15,20 +16,20 @@ from typing import Any, BinaryIO, Protocol
 import numpy as np
 import numpy.typing as npt
 
-FREE, RATIO = 64 * 2**20, 100  # bytes, and how many times its own size a file may become
+FREE, RATIO = 64 * 2**20, 100  # a file may unpack to FREE bytes plus RATIO times its size
 
 
 class Readable(Protocol):
-    """An open file, packed or not."""
+    """An open file, compressed or not."""
 
     def read(self, size: int, /) -> bytes: ...
 
 
 class Room:
-    """Bytes that may still be unpacked from one file, whatever archives are inside each other.
+    """How many bytes may still be unpacked from one file, counted over nested archives.
 
     Args:
-        left: bytes.
+        left: number of bytes.
     """
 
     def __init__(self, left: int) -> None:
@@ -36,14 +37,14 @@ class Room:
 
     @classmethod
     def of(cls, size: int) -> Room:
-        """Room for a file of ``size`` bytes: a hundred times that, and 64 MiB."""
+        """The limit for a file of ``size`` bytes: a hundred times that, plus 64 MiB."""
         return cls(FREE + RATIO * size)
 
     def read(self, file: Readable) -> bytes:
-        """All that is in ``file``.
+        """The whole content of ``file``.
 
         Raises:
-            ValueError: once that is more than there is room for; not much more has been read then.
+            ValueError: as soon as the limit is exceeded; the rest is not read.
         """
         data = file.read(self.left + 1)
         self.left -= len(data)
@@ -53,25 +54,25 @@ class Room:
 
 
 class Refused(ValueError):
-    """The pickle is more than data."""
+    """The pickle refers to something that is not plain data."""
 
 
 def _encode(text: str, encoding: str) -> bytes:
-    """How Python 3 writes bytes into a pickle that Python 2 could read: ``_codecs.encode``."""
+    """``_codecs.encode``: Python 3 stores bytes this way in pickles for Python 2."""
     if encoding != "latin1":
         raise Refused(f"bytes in a pickle must be encoded as latin1, got {encoding!r}")
     return text.encode("latin1")
 
 
 def _from_buffer(buffer: bytes, dtype: Any, shape: Any, order: Any) -> Any:
-    """How numpy writes an array into a pickle of protocol 5: ``numeric._frombuffer``."""
+    """``numeric._frombuffer``: numpy stores arrays this way in pickles of protocol 5."""
     return np.frombuffer(buffer, dtype).reshape(shape, order=order)
 
 
 _RECONSTRUCT = np.empty(0).__reduce__()[0]
 _SCALAR = np.float64(0).__reduce__()[0]
 
-# What a name in a pickle stands for; numpy has moved its modules, files keep the old names.
+# Allowed names in a pickle. Old files have the names of numpy's modules before it moved them.
 ALLOWED: dict[tuple[str, str], Any] = {
     ("numpy", "ndarray"): np.ndarray,
     ("numpy", "dtype"): np.dtype,
@@ -94,7 +95,7 @@ ALLOWED: dict[tuple[str, str], Any] = {
 
 
 class RestrictedUnpickler(pickle.Unpickler):
-    """Builds only what `ALLOWED` names."""
+    """An unpickler that builds only objects listed in `ALLOWED`."""
 
     def find_class(self, module: str, name: str) -> Any:
         try:
@@ -114,7 +115,7 @@ def load(file: BinaryIO) -> Any:
     Text written by Python 2 comes back as bytes.
 
     Raises:
-        ValueError: if the pickle is damaged or names anything else; nothing of it has run then.
+        ValueError: if the pickle is damaged or refers to anything else. No code of it is run.
 
     Example:
         >>> import io, pickle
@@ -135,7 +136,7 @@ def loads(data: bytes) -> Any:
 
 
 class Kept:
-    """Stands in for an object: keeps the arguments and the state that the pickle has for it."""
+    """A placeholder for an object: stores its arguments and its state as in the pickle."""
 
     arguments: tuple[Any, ...]
     state: Any
@@ -178,24 +179,24 @@ def read_frame(data: bytes) -> dict[str, npt.NDArray[np.generic]]:
     """The columns of a pickled table of numbers and text.
 
     Raises:
-        ValueError: if the pickle holds anything else, or is laid out in a way that is not known.
+        ValueError: if the pickle holds anything else, or its layout is not known.
     """
     try:
         frame = _Unpickler(io.BytesIO(data), encoding="bytes").load()
         return _columns(frame)
     except Refused:
         raise
-    except Exception as error:  # what is in the file may make any of this fail in any way
-        raise ValueError(f"no pickled table of a known layout: {error!r}") from error
+    except Exception as error:  # a damaged file can make this code raise anything
+        raise ValueError(f"the layout of the pickled table is not known: {error!r}") from error
 
 
 def _columns(frame: Kept) -> dict[str, npt.NDArray[np.generic]]:
-    """Blocks of rows, each row a column of the table, put under the columns' names."""
+    """The columns by name, from pandas' blocks, in which every row is a column of the table."""
     manager = frame.state.get("_mgr", frame.state.get("_data"))
-    if manager.state is None:  # since 1.3: blocks and axes are arguments
+    if manager.state is None:  # pandas 1.3 and later: blocks and axes are arguments
         blocks, axes = manager.arguments
         pairs = [block.arguments[:2] for block in blocks]
-    else:  # before: everything is in the state, for the sake of files older still
+    else:  # before 1.3: they are in the state
         content = manager.state[3]["0.14.1"]
         axes = content["axes"]
         pairs = [(block["values"], block["mgr_locs"]) for block in content["blocks"]]
@@ -210,7 +211,7 @@ def _columns(frame: Kept) -> dict[str, npt.NDArray[np.generic]]:
 
 
 def _array(values: Any) -> npt.NDArray[np.generic]:
-    """An array as it is, or the one inside an array of pandas' own."""
+    """A numpy array, or the one inside an array of pandas."""
     if isinstance(values, Kept):
         return next(part for part in values.state if isinstance(part, np.ndarray))
     return np.asarray(values)

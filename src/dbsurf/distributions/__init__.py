@@ -1,4 +1,4 @@
-"""Distributions as coordinates. One entry a law, registered by type; `coordinates` opens any."""
+"""Distributions as independent coordinates: `coordinates` opens one, `register` adds a type."""
 
 from dbsurf.distributions import counts, joint, scipy_laws  # noqa: F401 (they register laws)
 from dbsurf.distributions.base import ByLogits, Combination, Coordinates, coordinates, register

@@ -1,8 +1,8 @@
 """A distribution as independent coordinates: what samplers and estimators need to know of it.
 
 `coordinates` opens a distribution once and returns one object that knows its probabilities, how
-category numbers become samples and back, its states, and its score. Which class that is, is decided
-by a registry keyed by type, as in ``torch.distributions.kl``: a new law joins by `register`.
+category numbers become samples and back, its states, and its score. A registry keyed by type
+decides which class that is, as in ``torch.distributions.kl``; `register` adds a new type.
 
 An estimate of a gradient is a weighted sum of scores (see `Combination`). Once it is a tensor,
 `Attach` hands it to autograd: the value is what f gave, the backward is the estimate.
@@ -21,12 +21,12 @@ from torch.distributions import Distribution, Independent
 
 from dbsurf import checks
 
-TAIL = 1e-6  # mass at which an infinite support is grouped
+TAIL = 1e-6  # tail mass at which an infinite support is cut off and grouped
 INFINITE = math.inf
 
 
 class Draws(Protocol):
-    """What a law asks of a sampler."""
+    """The part of a sampler that distributions use."""
 
     independent: bool
 
@@ -44,8 +44,8 @@ class Combination(NamedTuple):
         weights: $w$, ``(n, *batch)``; None for 0, where the offset is the whole estimate.
         factor: $c$ for every coordinate, or None for 1.
         offset: $o$ for every coordinate, or None for 0.
-        centred: whether the weights sum to 0 over the samples, so that p drops out.
-        memo: what `Estimator.combine` has computed and `Estimator.learn` needs again.
+        centred: whether the weights sum to 0 over the samples, so that p cancels.
+        memo: intermediate results of `Estimator.combine` that `Estimator.learn` uses again.
     """
 
     weights: Tensor | None
@@ -55,7 +55,7 @@ class Combination(NamedTuple):
     memo: Any = None
 
     def only_weights(self, law: str) -> Tensor:
-        """The weights, for a law that has no use for the rest."""
+        """The weights, for a law that supports neither a factor nor an offset."""
         if self.weights is None or self.factor is not None or self.offset is not None:
             raise ValueError(
                 "dist must have logits for an estimator with a factor or an offset for each "
@@ -72,11 +72,11 @@ class Coordinates(ABC):
 
     Attributes:
         name: what error messages call the distribution.
-        batch_shape: shape of the problems that stand side by side.
+        batch_shape: shape of the batch, as in torch.distributions.
         event_shape: shape of one sample of one problem.
-        device: where samples live.
+        device: device of the samples.
         binary: whether the coordinates are bits; then ``probs`` is ``(*batch, *event)``.
-        differentiable: whether it has parameters for an estimate of the gradient.
+        differentiable: whether it has parameters that a gradient can be estimated for.
     """
 
     name: str
@@ -88,11 +88,11 @@ class Coordinates(ABC):
 
     # --- drawing --------------------------------------------------------------------------------
 
-    def check(self) -> None:  # noqa: B027 (nothing to check is an answer)
+    def check(self) -> None:  # noqa: B027 (a law may have nothing to check)
         """Check the values of the parameters; skipped by callers with ``validate=False``."""
 
     def group_tails(self, tail: float) -> None:  # noqa: B027
-        """Group an infinite support beyond this mass; nothing to do for a finite one."""
+        """Set the tail mass at which an infinite support is cut off; a finite one has no tail."""
 
     @abstractmethod
     def draw(self, sampler: Draws, n: int, generator: torch.Generator | None) -> Any:
@@ -200,14 +200,14 @@ class ByLogits(Coordinates):
         samples = samples.to(weights.dtype)
         n, mass = samples.shape[0], weights[0]
         if centred:
-            # The sum of w x, less the first x times what the weights sum to for lack of digits.
-            # Where all x are the same both sums are the same float, and nothing is left.
+            # The weights should sum to 0 but sum to a rounding error; subtract the first x times
+            # that error. Where all x are equal the result is then exactly 0.
             total = samples[0] * weights[0]
             for i in range(1, n):
                 total, mass = torch.addcmul(total, samples[i], weights[i]), mass + weights[i]
             return torch.addcmul(total, samples[0], mass, value=-1)
-        # x - p = (x - r) + (r - p), with r the likelier value: both parts are small and exact
-        # where p is close to 1, where the difference of two sums of weights would cancel.
+        # x - p = (x - r) + (r - p), with r the likelier value. Both parts are accurate where p is
+        # close to 1; the difference of two sums of weights would cancel there.
         likely = (self.probs > 0.5).to(weights.dtype)
         total = (samples[0] - likely) * weights[0]
         for i in range(1, n):
@@ -216,7 +216,7 @@ class ByLogits(Coordinates):
 
     @abstractmethod
     def slope(self) -> Tensor:
-        """What the gradient with respect to the logits is divided by for the probabilities."""
+        """The gradient for the probabilities is that for the logits divided by this."""
 
     def gradient(self, combination: Combination, samples: Tensor) -> Tensor:
         weights, factor, offset, centred = combination[:4]
@@ -238,10 +238,10 @@ class ByLogits(Coordinates):
         return result
 
     def to_parameter(self, gradient: Tensor) -> Tensor:
-        """From the logits to whichever parameter the distribution was built from.
+        """Turn a gradient for the logits into one for the parameter that was given.
 
-        Where p is 0 or 1 exactly the samples never vary and the gradient is 0, as it is for the
-        logits; torch's own detour through clamped logits would also lose all p below 1e-7.
+        Where p is exactly 0 or 1 the samples never vary and the gradient is 0, as for the logits.
+        torch itself would go through clamped logits, which is wrong for all p below 1e-7.
         """
         if self.by_logits:
             return gradient
@@ -256,14 +256,15 @@ Opener = Callable[[Any, Distribution], Coordinates]
 AnyOpener = TypeVar("AnyOpener", bound=Callable[[Any, Any], Coordinates])
 OtherOpener = Callable[[Any], Coordinates | None]
 _OPENERS: dict[type, Opener] = {}
-_OTHERS: list[OtherOpener] = []  # for what is no torch distribution
+_OTHERS: list[OtherOpener] = []  # for objects that are not torch distributions
 
 
 def register(kind: type[Distribution]) -> Callable[[AnyOpener], AnyOpener]:
-    """Say how distributions of a type are opened.
+    """Register a function that opens distributions of a type.
 
-    The decorated function gets the distribution inside any ``Independent`` wrappers and the whole
-    one, and returns a `Coordinates`. A subclass of a registered type needs no entry of its own.
+    The decorated function gets two distributions, the one inside any ``Independent`` wrappers and
+    the whole one, and returns a `Coordinates`. Subclasses of a registered type are opened by the
+    same function.
 
     Example:
         >>> import torch, dbsurf
@@ -288,7 +289,7 @@ def register(kind: type[Distribution]) -> Callable[[AnyOpener], AnyOpener]:
 
 
 def register_other(opener: OtherOpener) -> OtherOpener:
-    """Add a way to open what is no torch distribution; it returns None for what it cannot open."""
+    """Add a function that opens other objects; it returns None for those it does not know."""
     _OTHERS.append(opener)
     return opener
 
@@ -328,9 +329,9 @@ def coordinates(dist: Any, *, tail: float = TAIL) -> Coordinates:
 def given_logits(dist: Any) -> bool:
     """Whether ``dist`` was built from logits rather than probabilities.
 
-    The other of the two is computed, and for logits clamped, when somebody asks for it: the one
-    that was given is exact. Where both are there and the distribution does not tell, the
-    probabilities are the safe choice, since they are never clamped.
+    The parameter that was given is exact. torch computes the other one when it is first used, and
+    clamps logits that it computes from probabilities. If both are stored and it is not known which
+    was given, the probabilities are used, since they are never clamped.
     """
     held: Mapping[str, Any] = dist.__dict__
     if "logits" in held and "probs" in held:
@@ -339,14 +340,14 @@ def given_logits(dist: Any) -> bool:
 
 
 def at_least_float32(tensor: Tensor) -> Tensor:
-    """The tensor, widened if it is in half precision: sums over samples need the digits."""
+    """The tensor, in float32 if it was in half precision: sums over samples need the digits."""
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
 def transformed() -> bool:
-    """Whether torch.compile or a transform of torch.func looks at what is computed now.
+    """Whether this runs inside torch.compile or a transform of torch.func.
 
-    There the values of tensors are not to be had, nor is a second backward.
+    There tensor values cannot be read, and a second backward is not possible.
     """
     return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
 
@@ -386,10 +387,10 @@ class Attach(torch.autograd.Function):
 
 
 class Final(torch.autograd.Function):
-    """The identity on a gradient estimate, which has no derivative of its own to offer.
+    """The identity on a gradient estimate; its backward raises an error.
 
-    It takes the parameter too: the estimate depends on it, and whoever differentiates the
-    estimate again must be told, even where nothing else in the graph requires a gradient.
+    The parameter is an input too, so that a second derivative with respect to it gets here and
+    raises, even if nothing else in the graph requires a gradient.
     """
 
     generate_vmap_rule = True

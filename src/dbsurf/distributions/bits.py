@@ -22,7 +22,7 @@ class Bits(ByLogits):
 
     Args:
         base: the Bernoulli that holds the parameters.
-        dist: the whole distribution, which knows what is batch and what is event.
+        dist: the whole distribution, for its batch and event shape.
     """
 
     binary = True

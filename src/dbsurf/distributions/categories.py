@@ -61,10 +61,11 @@ class Categories(ByLogits):
         index = index.movedim(0, -1)
         total = torch.zeros_like(self.probs).scatter_add(-1, index, weights)
         if centred:
-            # What the weights sum to for lack of digits goes to the first sample's category: one
-            # that was not drawn gets exactly 0, which Adam would not make a whole step of.
+            # The weights should sum to 0 but sum to a rounding error; it is subtracted from the
+            # first sample's category. A category that was not drawn so gets exactly 0: Adam would
+            # make a full step of any rounding error.
             return total.scatter_add(-1, index[..., :1], -total.sum(-1, keepdim=True))
-        # For the likely category, as for bits: 1 - p times its weights less p times the others'.
+        # A category with p > 1/2, as for bits: (1 - p) times its weights minus p times the others'.
         likely = self.probs > 0.5
         others = total.masked_fill(likely, 0).sum(-1, keepdim=True)
         rest = self.probs.masked_fill(likely, 0).sum(-1, keepdim=True)  # 1 - p

@@ -2,7 +2,7 @@
 
 A law with infinite support is cut where its tail mass falls to ``tail``. Each cut tail is one
 category of the table; when it is drawn, the value comes from the law conditioned on that tail.
-Nothing is truncated: the table and its tails together are the law.
+So nothing is truncated: the table together with its tails is exactly the law.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Window(NamedTuple):
 
 
 class IntegerLaw(ABC):
-    """What a table needs to know of a law on the integers, batched over its coordinates."""
+    """A law on the integers, batched over its coordinates: what `Lattice` needs of it."""
 
     dtype: torch.dtype  # of the samples
     device: torch.device
@@ -132,7 +132,7 @@ class Lattice(Coordinates):
     def _draw_tail(
         self, value: Tensor, hit: Tensor, draw: Any, generator: torch.Generator | None
     ) -> Tensor:
-        # Only samples that hit the tail somewhere pay for it.
+        # Only samples with a coordinate in the tail are computed.
         rows = hit.unsqueeze(-1).flatten(1).any(1)
         if not rows.any():
             return value
@@ -166,7 +166,7 @@ class Lattice(Coordinates):
 
 
 def _odds(dist: Any) -> tuple[Tensor, Tensor]:
-    """p and 1 - p, neither of them rounded to 0 or 1 on the way."""
+    """p and 1 - p, each accurate near 0 too."""
     work = table_dtype(dist.mean.device)
     if given_logits(dist):
         logits = dist.logits.to(work)
@@ -197,7 +197,7 @@ def _geometric_log_mass(k: Tensor, p: Tensor, q: Tensor) -> Tensor:
 def _negative_binomial_log_mass(k: Tensor, count: Tensor, p: Tensor, q: Tensor) -> Tensor:
     choose = torch.lgamma(count + k) - torch.lgamma(count) - torch.lgamma(k + 1)
     log_mass = choose + torch.xlogy(count, q) + torch.xlogy(k, p)
-    # With no failure to wait for, the number of successes is 0; lgamma(0) - lgamma(0) is not.
+    # For count = 0 the number of successes is 0, but lgamma(0) - lgamma(0) is NaN.
     point = torch.where(k == 0, 0.0, -torch.inf)
     return torch.where(count == 0, point, log_mass)
 
@@ -250,7 +250,7 @@ class TorchCounts(IntegerLaw):
         return self._law.log_mass(k, *parameters).exp()  # (stop - start, *coords)
 
     def _range(self) -> tuple[int, int]:
-        """A first guess at where the mass is."""
+        """A first guess of the range that holds nearly all mass."""
         if self._parameters[0].numel() == 0:
             return 0, 1
         if self._law.finite:
@@ -258,8 +258,8 @@ class TorchCounts(IntegerLaw):
         self.check()
         mean, variance = self._law.moments(*self._parameters)
         deviation = variance.sqrt()
-        # Left tails of these laws are lighter than a normal's: below 12 standard deviations there
-        # is less mass than float64 can tell from none.
+        # Left tails of these laws are lighter than a normal's: the mass more than 12 standard
+        # deviations below the mean is negligible in float64.
         return (
             max(0, int((mean - 12 * deviation).min()) - 16),
             int((mean + 8 * deviation).max()) + 16,
@@ -278,14 +278,14 @@ class TorchCounts(IntegerLaw):
             masses = self._masses(start, start + width, self._parameters)
             if self._law.finite or masses.numel() == 0:
                 return Window(start, masses.movedim(0, -1), None, None)
-            # Beyond the window the masses fall at least geometrically, by the last ratio.
+            # Beyond the window the masses fall at least as fast as by the last ratio.
             last, before = masses[-1], masses[-2]
             ratio = torch.where(before > 0, last / torch.where(before > 0, before, 1), 0)
             beyond = torch.where(ratio < 1, last * ratio / (1 - ratio).clamp(min=1e-300), torch.inf)
             if not (beyond > tail).any():
                 break
             width *= 2
-        # Tails are summed from the far end: 1 minus a sum would lose a tail to rounding.
+        # Sum tails from the far end: 1 minus a sum would round a small tail away.
         above = masses.flip(0).cumsum(0).flip(0) - masses + beyond  # P(x > start + k)
         width = int((above > tail).unsqueeze(-1).flatten(1).any(1).sum()) + 1
         width = min(width, masses.shape[0])
@@ -306,7 +306,7 @@ class TorchCounts(IntegerLaw):
             masses = self._masses(start, start + chunk, parameters)  # (chunk, draws)
             cumulative = passed + masses.cumsum(0)
             value += (cumulative < target).sum(0)
-            # A target within rounding of the whole tail is never passed; the walk ends where
+            # Because of rounding a target near the whole tail may never be reached: stop where
             # further masses no longer change the sum.
             if not ((cumulative[-1] < target) & (cumulative[-1] > passed)).any():
                 return value.view(rows, *uniforms.shape[1:])
@@ -326,7 +326,7 @@ class TorchLattice(ByLogProb, Lattice):
 
 
 class PoissonLattice(TorchLattice):
-    """x / rate - 1 with respect to a Poisson's rate; at rate 0, where x is 0 too, that is -1."""
+    """A Poisson law; its score with respect to the rate is x / rate - 1, and -1 at rate 0."""
 
     def __init__(self, base: Poisson, dist: Distribution) -> None:
         super().__init__(base, dist)

@@ -1,4 +1,4 @@
-"""Laws of which only ``sample`` and ``log_prob`` are known."""
+"""Distributions that are only known by their ``sample`` and ``log_prob``."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from dbsurf.distributions.base import (
 class ByLogProb(Coordinates):
     """A law whose score is taken by differentiating its log-probability.
 
-    Estimators may use weights only: a factor or an offset for each coordinate has no meaning
-    where the coordinates have no logits.
+    Only estimators that use nothing but weights work with it: without logits a factor or an offset
+    for each coordinate has no meaning.
     """
 
     dist: Distribution
@@ -33,7 +33,7 @@ class ByLogProb(Coordinates):
         base = unwrap(self.dist)
         names = [name for name in base.arg_constraints if name not in ("probs", "logits")]
         wanted = "logits" if "logits" in base.arg_constraints else names[0]
-        # Copies, made outside of inference mode: autograd cannot use what was made inside it.
+        # Copies made outside of inference mode: autograd cannot use tensors made inside it.
         with torch.inference_mode(False), torch.enable_grad():
             parameter: Tensor = getattr(base, wanted).detach()
             leaf = at_least_float32(parameter.clone()).requires_grad_()
@@ -49,7 +49,7 @@ class ByLogProb(Coordinates):
         weights = combination.only_weights(self.name)
         base: Any = unwrap(self.dist)
         if "logits" in base.arg_constraints and base.logits.dtype.itemsize < 4:
-            # In half precision log-probabilities overflow: the gradient is made in float32.
+            # In half precision log-probabilities overflow: compute the gradient in float32.
             return attach(value, base.logits, self.gradient(combination, samples))
         surrogate = (weights * self.dist.log_prob(samples)).sum(0)  # (*batch,)
         return attach(value, surrogate, torch.ones_like(surrogate))
@@ -63,7 +63,7 @@ def unwrap(dist: Distribution) -> Distribution:
 
 
 class Enumerated(ByLogProb):
-    """Scalars with a support that the distribution can list: drawn by any sampler."""
+    """Scalars whose support the distribution can enumerate: any sampler can draw them."""
 
     def __init__(self, base: Distribution, dist: Distribution) -> None:
         self.name, self.dist = type(base).__name__, dist
@@ -101,7 +101,7 @@ class Sampled(ByLogProb):
             raise self.no_table()
         if generator is None:
             return self.dist.sample((n,))
-        # torch's distributions draw from the global generator only: lend it a seed of this one.
+        # torch's distributions use the global generator only: seed it from this one meanwhile.
         devices = [] if self.device.type == "cpu" else [self.device]
         seed = torch.randint(2**62, (), generator=generator, device=self.device).item()
         with torch.random.fork_rng(devices, device_type=self.device.type):

@@ -1,4 +1,4 @@
-"""Frozen discrete laws of scipy.stats: for sampling, since they have nothing to differentiate."""
+"""Frozen discrete laws of scipy.stats: for sampling only, they have no gradient."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ class ScipyLaw(IntegerLaw):
 
 
 def _first_below(beyond: Callable[[Any], Any], target: Any) -> Tensor:
-    """The smallest j >= 1 with beyond(j) < target, by doubling and halving.
+    """The smallest j >= 1 with beyond(j) < target, by doubling and bisection.
 
-    ``beyond(j)`` is the mass more than j steps into the tail. scipy's own ppf walks the support
-    and gives up on heavy tails.
+    ``beyond(j)`` is the mass more than j steps into the tail. (scipy's own ppf steps through the
+    support and fails for heavy tails.)
     """
     high = np.ones(target.shape, dtype=np.int64)
     while (short := beyond(high) >= target).any():

@@ -4,6 +4,7 @@ from dbsurf.distributions import Combination
 from dbsurf.estimators.arm import ARM
 from dbsurf.estimators.arms import ARMS
 from dbsurf.estimators.base import Draw, Estimate, Estimator
+from dbsurf.estimators.cross_fitted import CrossFitted
 from dbsurf.estimators.dbsurf import DBsurf
 from dbsurf.estimators.disarm import DisARM
 from dbsurf.estimators.double_cv import DoubleCV
@@ -34,6 +35,7 @@ __all__ = [
     "RODEO",
     "VIMCO",
     "Combination",
+    "CrossFitted",
     "DBsurf",
     "DisARM",
     "DoubleCV",

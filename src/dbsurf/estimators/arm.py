@@ -15,9 +15,9 @@ class ARM(Estimator):
     r"""The mean over n/2 antithetic pairs of $(f(\tilde x) - f(x))(u - \tfrac12)$.
 
     u is uniform, $x = 1[u < p]$ and $\tilde x = 1[1 - u < p]$ in every coordinate. Its mean given
-    the pair, $u$ integrated out, is `DisARM`, which has the lower variance and the same cost; ARM
-    is here to compare with. Where samples are given instead of drawn, u is not known, and what is
-    returned is that mean.
+    the pair, with u integrated out, is `DisARM`, which has lower variance at the same cost; ARM is
+    here for comparisons. If the caller gives the samples, u is not known, and the result is that
+    of `DisARM`.
 
     Bias: none. Evaluations of f: n. Needs no gradient of f. n >= 2 and even. Bernoulli only.
 
@@ -68,7 +68,7 @@ class ARM(Estimator):
             noise = 0.5 + mean_noise(law, draw.samples)
         difference = difference.reshape(difference.shape + (1,) * (noise.ndim - difference.ndim))
         offset = (difference * (noise - 0.5)).mean(0)
-        # Where p is 0 or 1 the bit never varies: its gradient is 0 rather than noise around it.
+        # Where p is 0 or 1 the bit never varies: set its gradient to 0 instead of noise.
         varies = (law.probs > 0) & (law.probs < 1)
         return Combination(None, offset=torch.where(varies, offset, 0))
 

@@ -12,10 +12,10 @@ COPULAS = {"dirichlet": DirichletCopula, "gaussian": GaussianCopula}
 
 
 class ARMS(LeaveOneOut):
-    r"""Antithetic REINFORCE of many samples: LOORF over a copula, divided by $1 - \rho$.
+    r"""LOORF over samples that are coupled by a copula, divided by $1 - \rho$.
 
-    $\rho$ is the correlation of two samples of a coordinate, so the factor is the
-    $2p(1-p)/D$ of `LeaveOneOut`. With n = 2 and the Dirichlet copula it is `DisARM`.
+    $\rho$ is the correlation of two samples of a coordinate. The division removes the bias that
+    the dependence causes. With n = 2 and the Dirichlet copula this is `DisARM`.
 
     Bias: none. Evaluations of f: n. Needs no gradient of f. n >= 2. Bernoulli only.
 

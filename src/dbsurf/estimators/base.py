@@ -1,13 +1,13 @@
-"""What an estimator is, and the one pipeline that all of them go through.
+"""The base class of estimators, and the steps that every call goes through.
 
-    draw      samples, and the noise behind them where an estimator needs it
-    prepare   what is fixed before f is asked at the samples: state, context, f at other points
-    probe     f at points that the noise decides, such as relaxed samples
-    f         the only place where f is asked at the samples
-    combine   weights of the scores; pure, and unbiased because prepare did not see the samples
-    learn     an update of the state, after the gradient is made, in training mode
+    draw      draw the samples, with the noise they were made from if an estimator needs it
+    prepare   read the state and evaluate f at points that do not depend on the samples
+    probe     evaluate f at points that depend on the noise, such as relaxed samples
+    f         evaluate f at the samples; this happens nowhere else
+    combine   compute the weights of the scores; no side effects
+    learn     update the state, after the gradient is computed, in training mode
 
-A subclass says what it does at each step; `forward`, `estimate` and `loss` run them.
+A subclass overrides the steps that it needs; `forward`, `estimate` and `loss` run them.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Draw:
-    """What one call knows when it combines f-values to a gradient. Nothing here changes any more.
+    """Everything that `Estimator.combine` gets to compute a gradient. Not changed afterwards.
 
     Attributes:
         law: the distribution as independent coordinates; ``law.probs`` has its probabilities.
         samples: ``(n, *batch, *event)``.
-        noise: what the samples were made from, as `Estimator.draw_with_noise` gave it.
+        noise: what the samples were made from, as `Estimator.draw_with_noise` returned it.
         context: the features given by the caller for each batch element, if any.
-        prepared: what `Estimator.prepare` gave before f was asked at the samples.
-        f_values: ``(n, *batch)``, detached, at least float32, less the caller's baseline.
+        prepared: what `Estimator.prepare` returned, before f was evaluated at the samples.
+        f_values: ``(n, *batch)``, detached, at least float32, minus the caller's baseline.
         grad_f: gradient of f at each sample, like ``samples``, for the step that
             `Estimator.grad_f_for` names.
     """
@@ -78,20 +78,21 @@ class Estimator(nn.Module, ABC):
     ``E(f, dist)`` returns the mean of f over n samples. Its backward gives the distribution's
     parameters the estimator's gradient, and f's own parameters the pathwise one, in one pass.
 
-    A subclass sets ``sampler`` and says in `combine` how f-values become weights of scores; see
-    the guide "Add an estimator". One with state changes it in `learn`.
+    A subclass sets ``sampler`` and computes in `combine` the weights of the scores from the
+    f-values; see the guide "Add an estimator". If it has a state, `learn` updates it.
 
     Attributes:
         n: number of samples; None if all states are enumerated.
         evaluations: how often f is evaluated per draw; None if that depends on the support.
         unbiased: whether the expectation of the estimate is the gradient, for every f and p.
-        objective: of what the gradient is estimated: "mean" for E[f], else what `average` is.
-        learns: whether it has a state that calls in training mode change.
+        objective: the objective whose gradient is estimated: "mean" for E[f], otherwise what
+            `average` estimates.
+        learns: whether it has a state that is updated by calls in training mode.
         needs_grad_f: whether f has to be differentiable in x.
         grad_f_for: the step that uses the gradient of f at the samples: "combine", "learn" (in
             training mode, and where f has one) or "nothing".
         bernoulli_only: whether the distribution has to be Bernoulli.
-        distributions: which distributions it takes, in words.
+        distributions: the distributions that it works for, in words.
     """
 
     needs_grad_f: bool = False
@@ -117,41 +118,41 @@ class Estimator(nn.Module, ABC):
     def distributions(self) -> str:
         return "Bernoulli" if self.bernoulli_only else "any discrete"
 
-    # --- what a subclass says -------------------------------------------------------------------
+    # --- what a subclass defines ----------------------------------------------------------------
 
     def draw_with_noise(
         self, law: Coordinates, generator: torch.Generator | None
     ) -> tuple[Any, Any]:
         """The samples at which f is evaluated, ``(n, *batch, *event)``, and the noise behind them.
 
-        The noise is None, except for an estimator that needs to know what its samples were made
-        from.
+        The noise is None unless the estimator needs what its samples were made from.
         """
         assert self.n is not None
         return law.draw(self.sampler, self.n, generator), None
 
     def prepare(self, law: Coordinates, context: Tensor | None, f: Objective) -> Any:
-        """What is fixed before f is asked at the samples; `combine` has it as ``draw.prepared``.
+        """Everything fixed before f is evaluated at the samples; later it is ``draw.prepared``.
 
-        State that `combine` uses is read here: to read it later would let a draw's own f-values
-        into its weights, which is a bias, for instance when one graph is walked backward twice.
-        ``f`` may be asked at points that do not depend on the samples.
+        State that `combine` uses must be read here. If it were read later, it could already contain
+        the f-values of the same draw (for instance when a graph is used for two backward passes),
+        and the estimate would be biased. ``f`` may be evaluated at points that do not depend on the
+        samples.
         """
         return None
 
     def probe(self, law: Coordinates, noise: Any, f: Objective) -> Any:
-        """Ask f at points that the noise decides, such as relaxed samples.
+        """Evaluate f at points that depend on the noise, such as relaxed samples.
 
-        What this returns takes the place of the noise in the draw.
+        The result replaces the noise in the draw.
         """
         return noise
 
     @abstractmethod
     def combine(self, draw: Draw) -> Combination:
-        """Weights of the scores, and maybe a factor and an offset for each coordinate."""
+        """The weights of the scores, and optionally a factor and an offset for each coordinate."""
 
     def learn(self, draw: Draw, combination: Combination) -> None:
-        """Update the state after an estimate: once a draw, in training mode, without grad."""
+        """Update the state after an estimate: once for each draw, in training mode, no grad."""
 
     def average(self, f_values: Tensor, draw: Draw) -> Tensor:
         """The estimate of E[f] itself."""
@@ -171,7 +172,7 @@ class Estimator(nn.Module, ABC):
         """Check that this estimator works for a distribution; else a ValueError says why not."""
         self._open(dist, None)
 
-    # --- what all of them do --------------------------------------------------------------------
+    # --- what users call ------------------------------------------------------------------------
 
     def forward(
         self,
@@ -185,7 +186,7 @@ class Estimator(nn.Module, ABC):
         chunk: int | None = None,
         has_aux: bool = False,
     ) -> Any:
-        """The value of E[f], with the estimated gradient behind it.
+        """The mean of f, whose backward is the estimated gradient of E[f].
 
         Args:
             f: maps samples ``(n, *batch, *event)`` to values ``(n, *batch)``.
@@ -193,9 +194,9 @@ class Estimator(nn.Module, ABC):
                 f then gets a tuple or dict of samples.
             generator: source of randomness, on the distribution's device.
             context: features for each batch element, for estimators that learn a control
-                variate; the others do not look at it.
-            baseline: subtracted from f in the estimate, not in the value; ``(*batch,)``, say from a
-                critic. It must not depend on the samples.
+                variate; the others ignore it.
+            baseline: subtracted from f in the estimate, not in the value; ``(*batch,)``, for
+                instance from a critic. It must not depend on the samples.
             fold: f takes ``(n * batch, *event)`` and returns ``(n * batch,)``.
             chunk: how many samples f gets at a time, to save memory; None for all.
             has_aux: f returns ``(values, aux)``, and so does this call.
@@ -242,8 +243,7 @@ class Estimator(nn.Module, ABC):
             fold: as in `forward`.
             chunk: as in `forward`.
             has_aux: as in `forward`; aux is in the result.
-            samples: use these, ``(n, *batch, *event)``, instead of drawing: what the estimator
-                makes of samples that are given.
+            samples: use these samples, ``(n, *batch, *event)``, instead of drawing new ones.
         """
         law = self._open(dist, generator)
         objective = Objective(f, law.batch_shape, self.validate, fold, chunk, has_aux)
@@ -273,9 +273,9 @@ class Estimator(nn.Module, ABC):
             )
 
     def draw(self, dist: Any, *, generator: torch.Generator | None = None) -> Any:
-        """Samples to evaluate elsewhere, ``(n, *batch, *event)``; `loss` takes them back.
+        """Samples ``(n, *batch, *event)`` at which the caller evaluates f; then see `loss`.
 
-        Where the estimator needs the gradient of f, the samples require one.
+        If the estimator needs the gradient of f, the samples have ``requires_grad=True``.
         """
         law = self._open(dist, generator)
         with torch.no_grad():
@@ -301,7 +301,7 @@ class Estimator(nn.Module, ABC):
             baseline: as in `forward`.
 
         Returns:
-            The mean of f over the samples, ``(*batch,)``, with the estimated gradient behind it.
+            The mean of f over the samples, ``(*batch,)``; its backward is the estimated gradient.
 
         Example:
             >>> import torch, dbsurf
@@ -317,7 +317,7 @@ class Estimator(nn.Module, ABC):
 
         def no_f(_: Any) -> Tensor:
             raise ValueError(
-                f"{type(self).__name__} asks f at other points than the samples: use E(f, dist)"
+                f"{type(self).__name__} evaluates f at more points than the samples: use E(f, dist)"
             )
 
         objective = Objective(no_f, law.batch_shape, self.validate)
@@ -353,7 +353,7 @@ class Estimator(nn.Module, ABC):
     def _complete(
         self, draw: Draw, f_values: Tensor, grad_f: Tensor | None, baseline: Tensor | float | None
     ) -> Draw:
-        """The draw with what f gave: detached, at least float32, less the caller's baseline."""
+        """The draw with the f-values: detached, at least float32, minus the caller's baseline."""
         f_values = f_values.detach()
         if f_values.dtype.itemsize < 4:
             f_values = f_values.float()
@@ -366,7 +366,7 @@ class Estimator(nn.Module, ABC):
     def _attach(
         self, draw: Draw, f_values: Tensor, grad_f: Tensor | None, baseline: Tensor | float | None
     ) -> Tensor:
-        """The value of E[f] with the estimate behind it."""
+        """The value of E[f], whose backward is the estimate."""
         draw = self._complete(draw, f_values, grad_f, baseline)
         with torch.no_grad():
             combination = self.combine(draw)
@@ -384,10 +384,10 @@ class Estimator(nn.Module, ABC):
     def _with_grad_f(
         self, draw: Draw, objective: Objective, baseline: Tensor | float | None
     ) -> Tensor:
-        """Evaluate f so that its gradient at the samples is picked up on the way back."""
+        """Evaluate f so that its gradient at the samples is collected in the backward pass."""
         law, required = draw.law, self.grad_f_for == "combine"
         assert isinstance(law, ByLogits)
-        if transformed() or not torch.is_grad_enabled():  # there is no way back to wait for
+        if transformed() or not torch.is_grad_enabled():  # no backward pass to wait for
             f_values, grad_f = objective.with_gradient(draw.samples, required=required)
             return self._attach(draw, f_values, grad_f, baseline)
         later = Later(self)
@@ -420,7 +420,7 @@ class Estimator(nn.Module, ABC):
         return f"n={self.n}, sampler={self.sampler!r}"
 
 
-NOT_YET = torch.empty(0)  # stands for the f-values of a draw until f has been asked
+NOT_YET = torch.empty(0)  # placeholder for the f-values of a draw until f is evaluated
 
 
 def _detached(samples: Any) -> Any:
@@ -429,12 +429,12 @@ def _detached(samples: Any) -> Any:
 
 @dataclass
 class Later:
-    """What a call leaves for its backward, where the gradient of f becomes known."""
+    """The part of a call that waits for its backward pass, where the gradient of f is known."""
 
     estimator: Estimator
     draw: Draw | None = None
     combination: Combination | None = None  # made in the forward, if it does not need grad f
-    learned: bool = False  # a graph may be walked more than once
+    learned: bool = False  # a graph may have more than one backward pass
 
     @property
     def required(self) -> bool:
@@ -446,7 +446,7 @@ class Later:
         return self.estimator.validate
 
     def gradient(self, grad_f: Tensor | None) -> Tensor | None:
-        """Learn from the draw, once; the estimate for the parameter, if it has waited for this."""
+        """Update the state once; return the estimate, unless it was attached in the forward."""
         assert self.draw is not None
         estimator, law = self.estimator, self.draw.law
         assert isinstance(law, ByLogits)

@@ -1,4 +1,4 @@
-"""The gradient of f at the samples, picked up in the one backward that the loss does anyway."""
+"""Collects the gradient of f at the samples in the backward pass of the loss."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dbsurf.estimators.objective import usable_gradient
 
 
 class Waiting(Protocol):
-    """What waits for the gradient of f.
+    """An object that gets the gradient of f in the backward pass.
 
     Attributes:
         required: whether a gradient that is not finite is an error.
-        validate: whether values are looked at.
+        validate: whether to check values.
     """
 
     @property
@@ -26,7 +26,7 @@ class Waiting(Protocol):
     def validate(self) -> bool: ...
 
     def gradient(self, grad_f: Tensor | None) -> Tensor | None:
-        """Take the gradient of f; give the estimate for the parameter, if it has waited for it."""
+        """Take the gradient of f; return the estimate, unless it was attached in the forward."""
 
 
 def collect(
@@ -42,7 +42,7 @@ def collect(
 
 
 class Collect(torch.autograd.Function):
-    """Hands out the samples; on the way back finds the gradient of f in what they receive.
+    """The identity on the samples, which gets the gradient of f in the backward pass.
 
     The second output is 0 for every batch element and is added to the mean of f, so that the
     gradient G of the loss with respect to that mean arrives here together with the samples' own
@@ -69,16 +69,16 @@ class Collect(torch.autograd.Function):
 
     @staticmethod
     def estimate(ctx: Any, *grads: Tensor) -> Tensor | None:
-        """What the parameter gets; None if that has been attached in the forward."""
+        """The gradient for the parameter; None if it was attached in the forward."""
         received: Tensor | None
         received, upstream = grads
         grad_f = None
         if received is not None:
-            # (A loss that was scaled out of its range is not f's doing.)
+            # (f is not at fault if the caller scaled the loss beyond its range.)
             validate = ctx.later.validate and bool(torch.isfinite(upstream).all())
             received = usable_gradient(received, required=ctx.later.required, validate=validate)
         if received is not None:
-            # An element with G = 0 has no part in the loss: its gradient is 0 whatever f does.
+            # Elements with G = 0 are not part of the loss: their gradient is 0 whatever f is.
             scale = torch.where(upstream == 0, 0, received.shape[0] / upstream)
             grad_f = received * scale.reshape(scale.shape + (1,) * (received.ndim - 1 - scale.ndim))
         gradient = ctx.later.gradient(grad_f)

@@ -12,7 +12,7 @@ class DisARM(Estimator):
     r"""The mean over n/2 independent antithetic pairs $(x, \tilde x)$ of
     $\tfrac12 (f(x) - f(\tilde x))(x - \tilde x)\,\max(p, 1-p)$.
 
-    That is LOORF inside each pair with the debias factor of a pair.
+    That is LOORF inside each pair times the debias factor of a pair.
 
     Bias: none. Evaluations of f: n. Needs no gradient of f. n >= 2 and even. Bernoulli only.
 

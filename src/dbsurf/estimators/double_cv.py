@@ -14,14 +14,14 @@ from dbsurf.samplers.iid import IID
 
 
 class DoubleCV(Estimator):
-    r"""LOORF of $f_i + a\,v_i\cdot(x_i - p)$, minus the mean that this adds.
+    r"""LOORF of $f_i + a\,v_i\cdot(x_i - p)$, minus the mean of the added term.
 
     $v_i$ is the mean of $\nabla f$ over the other samples, so that $x_i$ is independent of it and
     $$g = \mathrm{LOORF}(f) + a\,B, \qquad
       B = \mathrm{LOORF}\bigl(v_i\cdot(x_i - p)\bigr) - p(1-p)\,\overline{\nabla f}$$
     has $\mathbb{E}[B] = 0$. The coefficient minimises the variance over earlier calls,
-    $a = -\langle\mathrm{LOORF}(f), B\rangle / \langle B, B\rangle$ with decayed sums: fixed before
-    the samples are drawn, it leaves no bias. With a = 0 it is `LOORF`.
+    $a = -\langle\mathrm{LOORF}(f), B\rangle / \langle B, B\rangle$ with decayed sums. It is
+    fixed before the samples are drawn, so it adds no bias. With a = 0 this is `LOORF`.
 
     Bias: none. Evaluations of f: n, and its gradient at the samples, taken from the one backward
     that the loss does anyway. n >= 2. Bernoulli only. In training mode the state changes when
@@ -30,7 +30,7 @@ class DoubleCV(Estimator):
     Args:
         n: number of independent samples.
         coefficient: a fixed a; None to tune it.
-        decay: how much of the sums behind a survives a call.
+        decay: factor on the sums for a at each call.
         validate: check probabilities and f-values; turn off to save a wait for the device.
 
     Example:
@@ -84,36 +84,56 @@ class DoubleCV(Estimator):
     def prepare(self, law: Coordinates, context: Tensor | None, f: Objective) -> float | Tensor:
         return self.coefficient
 
+    def groups(self, n: int) -> list[slice]:
+        """Samples that are drawn together; groups are independent of each other."""
+        return [slice(i, i + 1) for i in range(n)]
+
+    def correction(self, law: Bits, values: Tensor, samples: Tensor) -> Tensor | None:
+        """What makes LOORF of these values unbiased, if samples of a group are dependent."""
+        return None
+
     def combine(self, draw: Draw) -> Combination:
         law, grad_f, samples = draw.law, draw.grad_f, draw.samples
         assert isinstance(law, Bits)
         assert grad_f is not None
-        n, batch_dims = samples.shape[0], draw.f_values.ndim - 1
+        n = samples.shape[0]
         grad_f, samples = grad_f.to(law.probs.dtype), samples.to(law.probs.dtype)
         summed = grad_f.sum(0)
-        # v_i . (x_i - p), one slice at a time rather than n at once.
-        controls = [
-            _inner(summed - grad_f[i], samples[i] - law.probs, batch_dims) for i in range(n)
-        ]
+        values = torch.cat(
+            [self._control(law, summed, grad_f, samples, group) for group in self.groups(n)]
+        )
         summed = summed * law.slope() / n  # p (1 - p) times the mean of grad f
-        weights = leave_one_out(torch.stack(controls) / (n - 1))
-        control = law.contract(weights, samples, centred=True) - summed
+        control = law.contract(leave_one_out(values), samples, centred=True)
+        correction = self.correction(law, values, samples)
+        if correction is not None:
+            control = control + correction
+        control = control - summed
         offset = control * draw.prepared
-        return Combination(leave_one_out(draw.f_values), None, offset, True, memo=control)
+        correction = self.correction(law, draw.f_values.to(law.probs.dtype), samples)
+        if correction is not None:
+            offset = offset + correction
+        memo = control, correction
+        return Combination(leave_one_out(draw.f_values), None, offset, True, memo=memo)
+
+    def _control(
+        self, law: Bits, summed: Tensor, grad_f: Tensor, samples: Tensor, group: slice
+    ) -> Tensor:
+        """v . (x_i - p) for the samples of a group, with v from the others."""
+        own = grad_f[group]
+        others = (summed - own.sum(0)) / (len(grad_f) - len(own))
+        products = others * (samples[group] - law.probs)
+        return products.unsqueeze(-1).flatten(1 + len(law.batch_shape)).sum(-1)
 
     def learn(self, draw: Draw, combination: Combination) -> None:
-        law, control = draw.law, combination.memo
+        law, (control, correction) = draw.law, combination.memo
         assert isinstance(law, Bits)
         assert combination.weights is not None
         weights = combination.weights.to(control.dtype)
         plain = law.contract(weights, draw.samples, centred=True)
+        if correction is not None:
+            plain = plain + correction
         overlap, energy = (plain * control).sum(), control.square().sum()
-        # A loss scaled beyond its range arrives here as infinity; what is known must survive it.
+        # A loss scaled beyond its range arrives as infinity, which must not destroy the sums.
         sound = torch.isfinite(overlap) & torch.isfinite(energy)
         for state, new in ((self.overlap, overlap), (self.energy, energy)):
             state.copy_(torch.where(sound, state * self.decay + new.to(state.dtype), state))
-
-
-def _inner(one: Tensor, two: Tensor, batch_dims: int) -> Tensor:
-    """Inner products over the event, ``(*batch,)``."""
-    return (one * two).unsqueeze(-1).flatten(batch_dims).sum(-1)

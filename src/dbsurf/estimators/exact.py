@@ -19,13 +19,13 @@ MOST_STATES = 2**20
 class Exact(Estimator):
     r"""The gradient itself (eq. 2), $\sum_x p(x) f(x) \nabla\log p(x)$ over the whole support.
 
-    f gets all states along the first axis, where other estimators have their samples.
+    f gets all states along the first axis, the axis of samples for other estimators.
 
     Bias and variance: none. Evaluations of f: one for each state, $m^d$ of them for d coordinates
     of m values in an event; at most 2**20. Needs no gradient of f. Any finite law.
 
     Args:
-        n: not used; there so that all estimators can be built alike.
+        n: not used; so that all estimators can be built in the same way.
         validate: check probabilities and f-values.
 
     Example:
@@ -48,7 +48,7 @@ class Exact(Estimator):
     def draw_with_noise(
         self, law: Coordinates, generator: torch.Generator | None
     ) -> tuple[Any, Tensor]:
-        """All states, and in place of the noise their probabilities."""
+        """All states; their probabilities are passed on as the noise."""
         count = law.state_count()
         if count == INFINITE:
             raise ValueError("dist must have a finite support for Exact, got an infinite one")

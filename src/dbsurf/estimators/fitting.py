@@ -1,7 +1,7 @@
-"""What a learned control variate needs to learn: one step of an optimiser, and running regressions.
+"""For control variates that learn: steps of an optimiser, and running regressions.
 
-Both keep everything they know in the ``state_dict`` of the estimator that owns them, so that a run
-is resumed bit for bit, and neither is of any concern to the user's own optimiser.
+Both keep their whole state in the ``state_dict`` of the estimator that owns them, so that a run
+can be resumed bit for bit. The user's own optimiser does not touch them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Fitter(nn.Module):
     all parameters of a model leaves them alone.
 
     Args:
-        parameters: what is fitted.
+        parameters: the parameters that are fitted.
         rate: the learning rate.
     """
 
@@ -37,7 +37,7 @@ class Fitter(nn.Module):
         self._adam.zero_grad()
 
     def _apply(self, fn: Any, recurse: bool = True) -> Fitter:
-        """Move what Adam remembers together with the parameters."""
+        """Move the state of Adam together with the parameters."""
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         for memory in self._adam.state.values():
             for name in ("exp_avg", "exp_avg_sq"):
@@ -52,14 +52,14 @@ class Fitter(nn.Module):
 
 
 class RunningRatio(nn.Module):
-    """A regression coefficient <a, b> / <b, b> from decayed sums, cut to an interval.
+    """A regression coefficient <a, b> / <b, b> from decayed sums, clamped to an interval.
 
-    It is used as it was before the samples were drawn, so that it leaves no bias. Where b explains
-    nothing of a it goes to 0: a control variate that does not help fades by itself.
+    An estimator reads it before it draws its samples, so that it adds no bias. If b explains
+    nothing of a, the coefficient goes to 0: a control variate that does not help is switched off.
 
     Args:
         largest: the upper end of the interval; the lower is 0.
-        decay: how much of the sums survives an update.
+        decay: factor on the sums at each update.
     """
 
     overlap: Tensor
@@ -72,13 +72,13 @@ class RunningRatio(nn.Module):
         self.register_buffer("energy", torch.zeros(()))
 
     def forward(self) -> Tensor:
-        """The coefficient that the next call will use; 0 while nothing is known."""
+        """The coefficient that the next call will use; 0 before the first update."""
         known = self.energy > 0
         ratio = self.overlap / torch.where(known, self.energy, 1)
         return torch.where(known, ratio, 0).clamp(0, self.largest)
 
     def update(self, a: Tensor, b: Tensor) -> None:
-        """Take one more draw into account; what is not finite is left out."""
+        """Add one draw to the sums; values that are not finite are ignored."""
         overlap, energy = (a * b).mean(), b.square().mean()
         sound = torch.isfinite(overlap) & torch.isfinite(energy)
         for state, new in ((self.overlap, overlap), (self.energy, energy)):

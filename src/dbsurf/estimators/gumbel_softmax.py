@@ -1,4 +1,4 @@
-"""Gumbel-softmax: f at relaxed samples, differentiated through."""
+"""Gumbel-softmax: the pathwise gradient through relaxed samples."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class GumbelSoftmax(OneHotEstimator):
     r"""The pathwise gradient through relaxed samples.
 
     $y = \mathrm{softmax}((\log p + \epsilon)/\tau)$ with Gumbel noise $\epsilon$; bits have
-    $y = \sigma((\theta + \epsilon)/\tau)$ with logistic noise. f is asked at y, or with ``hard``
-    at the state that y rounds to, and the estimate is the mean of
-    $\nabla f\,\partial y/\partial\theta$, where y may be at a temperature of its own.
+    $y = \sigma((\theta + \epsilon)/\tau)$ with logistic noise. f is evaluated at y, or with
+    ``hard`` at the state that y rounds to. The estimate is the mean of
+    $\nabla f\,\partial y/\partial\theta$, where y may have another temperature.
 
     Bias: yes, and the value is biased too unless ``hard``: it is the mean of f at relaxed samples.
     Low temperatures have less bias and more variance. Evaluations of f: n, and its gradient at
@@ -34,8 +34,8 @@ class GumbelSoftmax(OneHotEstimator):
 
     Args:
         n: number of independent samples.
-        temperature: of the samples that f is asked at; not used with ``hard``.
-        hard: ask f at states: straight-through Gumbel-softmax.
+        temperature: of the samples at which f is evaluated; not used with ``hard``.
+        hard: evaluate f at states: straight-through Gumbel-softmax.
         backward_temperature: of the samples that are differentiated; None for ``temperature``.
         validate: check probabilities and f-values; turn off to save a wait for the device.
 

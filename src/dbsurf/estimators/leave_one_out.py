@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
-from dbsurf.distributions import Combination
+from dbsurf.distributions import Combination, Coordinates
+from dbsurf.distributions.categories import Categories
 from dbsurf.estimators.base import Draw, Estimator
 from dbsurf.samplers.base import Sampler
 
@@ -14,14 +16,39 @@ def leave_one_out(f_values: Tensor) -> Tensor:
     return (f_values - f_values.mean(0)) / (f_values.shape[0] - 1)
 
 
+def weighted_pairs(law: Categories, sampler: Sampler, f_values: Tensor, samples: Tensor) -> Tensor:
+    r"""Leave-one-out for categories, each pair of samples divided by how likely it is.
+
+    $$\frac{1}{n(n-1)}\sum_{i<j} \frac{p_a p_b}{P(a, b)}\,(f_i - f_j)(e_a - e_b), \qquad
+      a = x_i,\ b = x_j,$$
+
+    P the probability that two samples are a and b. Its mean is that of independent samples.
+    """
+    index = law.encode(samples)  # (n, *coords)
+    n, probs = index.shape[0], law.probs
+    values = f_values.to(probs.dtype)
+    values = values.reshape(values.shape + (1,) * (index.ndim - values.ndim))
+    weights = torch.zeros(index.shape, dtype=probs.dtype, device=probs.device)
+    for i in range(n - 1):
+        one, two = index[i].expand_as(index[i + 1 :]), index[i + 1 :]
+        ratio = sampler.pair_ratio(probs, n, one, two).to(probs.dtype)
+        difference = (values[i] - values[i + 1 :]) / (ratio * (n * (n - 1)))
+        difference = torch.where(one == two, 0, difference)
+        weights[i] += difference.sum(0)
+        weights[i + 1 :] -= difference
+    total = torch.zeros_like(probs)
+    return total.scatter_add(-1, index.movedim(0, -1), weights.movedim(0, -1))
+
+
 class LeaveOneOut(Estimator):
     r"""LOORF on top of a sampler, with or without its debias factor.
 
     $$g = c \odot \frac{1}{n-1}\sum_{i=1}^n (f(x_i) - \bar f)(x_i - p), \qquad
       c = \frac{2p(1-p)}{D} \text{ or } 1,$$
 
-    D the probability that two samples of a coordinate disagree. `LOORF`, `DBsurf`, `MDsurf` and
-    `ARMS` are this class with a sampler each.
+    D the probability that two samples of a coordinate disagree. For categories there is a factor
+    for each pair of them (`weighted_pairs`). `LOORF`, `DBsurf`, `MDsurf` and `ARMS` are this class
+    with a sampler each.
 
     Bias: none with ``debias`` and a sampler that keeps the marginals, or with independent
     samples. Evaluations of f: n. Needs no gradient of f. n >= 2.
@@ -29,7 +56,8 @@ class LeaveOneOut(Estimator):
     Args:
         n: number of samples.
         sampler: how they are drawn.
-        debias: multiply by c; Bernoulli only.
+        debias: multiply by c; for Bernoulli laws, and for categorical ones with a sampler whose
+            `pair_ratio` is known.
         validate: check probabilities and f-values; turn off to save a wait for the device.
 
     Example:
@@ -50,14 +78,40 @@ class LeaveOneOut(Estimator):
         if not isinstance(debias, bool):
             raise ValueError(f"debias must be True or False, got {debias!r}")
         self.debias = debias
-        self.bernoulli_only = debias
+        self.bernoulli_only = debias and not self.weighs_pairs
         self.unbiased = sampler.independent or (debias and sampler.keeps_marginals)
 
+    @property
+    def weighs_pairs(self) -> bool:
+        """Whether there is a debias factor for categories, too."""
+        return type(self.sampler).pair_ratio is not Sampler.pair_ratio
+
+    @property
+    def distributions(self) -> str:
+        if self.debias and self.weighs_pairs:
+            return "Bernoulli, categorical"
+        return super().distributions
+
+    def check_law(self, law: Coordinates) -> None:
+        if not self.debias or law.binary or (self.weighs_pairs and isinstance(law, Categories)):
+            return
+        known = "Bernoulli or categorical" if self.weighs_pairs else "Bernoulli"
+        raise ValueError(f"dist must be {known} for {type(self).__name__}, got {law.name}")
+
+    def sampler_for(self, law: Coordinates) -> Sampler:
+        """The sampler whose samples `combine` gets."""
+        return self.sampler
+
     def combine(self, draw: Draw) -> Combination:
-        factor = None
-        if self.debias:
-            factor = draw.law.debias_factor(self.sampler, draw.f_values.shape[0])
-        return Combination(leave_one_out(draw.f_values), factor, centred=True)
+        law, f_values = draw.law, draw.f_values
+        if not self.debias:
+            return Combination(leave_one_out(f_values), centred=True)
+        sampler = self.sampler_for(law)
+        if isinstance(law, Categories):
+            offset = weighted_pairs(law, sampler, f_values, draw.samples)
+            return Combination(None, None, offset)
+        factor = law.debias_factor(sampler, f_values.shape[0])
+        return Combination(leave_one_out(f_values), factor, centred=True)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, debias={self.debias}"

@@ -58,7 +58,7 @@ class LocalExpectation(CategoricalEstimator):
     def draw_with_noise(
         self, law: Coordinates, generator: torch.Generator | None
     ) -> tuple[Tensor, Tensor]:
-        """All points at which f is asked, and where among them each coordinate's values are."""
+        """All points at which f is evaluated, and the place of each coordinate's values in them."""
         assert isinstance(law, ByLogits)
         index = law.encode(self.draw_pivots(law, generator))  # (n, *coords)
         batch, n, values = law.batch_shape, index.shape[0], law.table().shape[-1]
@@ -101,8 +101,8 @@ class LocalExpectation(CategoricalEstimator):
         if place is None:
             name = type(self).__name__
             raise ValueError(
-                f"samples must be drawn by {name} itself, which asks f at their neighbours too: "
-                "use E(f, dist)"
+                f"samples must be drawn by {name} itself, which evaluates f at their neighbours "
+                "too: use E(f, dist)"
             )
         values, n, *batch, size = place.shape
         wide = f_values.unsqueeze(-1).expand(*f_values.shape, size)
@@ -142,7 +142,7 @@ class IndeCateR(LocalExpectation):
     def draw_with_noise(
         self, law: Coordinates, generator: torch.Generator | None
     ) -> tuple[Tensor, Tensor]:
-        """All points at which f is asked, and where among them each coordinate's values are."""
+        """All points at which f is evaluated, and the place of each coordinate's values in them."""
         assert isinstance(law, ByLogits)
         batch_dims = len(law.batch_shape)
         coords = law.probs.shape if isinstance(law, Bits) else law.probs.shape[:-1]

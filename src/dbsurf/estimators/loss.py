@@ -1,4 +1,4 @@
-"""The estimator as a loss, for samples and log-probabilities that the caller already has."""
+"""A score-function loss for samples and log-probabilities that the caller already has."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ Baseline = Literal["leave-one-out"] | Tensor | float | None
 def surrogate(
     log_probs: Tensor, f_values: Tensor, *, baseline: Baseline = "leave-one-out"
 ) -> Tensor:
-    r"""The mean of f over n samples, with a score-function gradient behind it.
+    r"""The mean of f over n samples; its backward is a score-function gradient.
 
     $$g = \frac1n \sum_{i=1}^n (f_i - b_i)\,\nabla\log p(x_i)$$
 
     No distribution object is needed: policies, trajectories and autoregressive models sum their
-    log-probabilities themselves. What f depends on directly gets its pathwise gradient as well.
+    log-probabilities themselves. Parameters that f depends on directly get their pathwise gradient.
 
     Bias: none if the samples are independent and $b_i$ does not depend on $x_i$. The
-    leave-one-out baseline, the mean of the other f-values, is such a one for independent samples;
-    for samples that depend on each other it is biased.
+    leave-one-out baseline is the mean of the other f-values: unbiased for independent samples,
+    biased for samples that depend on each other.
 
     Args:
         log_probs: log-probabilities of the samples, ``(n, *batch)``, with their graph.
-        f_values: f at the samples, ``(n, *batch)``: a loss to be made small.
+        f_values: f at the samples, ``(n, *batch)``: a loss to be minimised.
         baseline: ``"leave-one-out"`` (n >= 2), None for 0, or the caller's own: a number or a
             tensor that broadcasts to ``(n, *batch)``.
 

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import torch
+
+from dbsurf.distributions import Coordinates
 from dbsurf.estimators.leave_one_out import LeaveOneOut
+from dbsurf.samplers.base import Sampler
 from dbsurf.samplers.min_discrepancy import MinDiscrepancy
+from dbsurf.samplers.residual import Residual
 
 
 class MDsurf(LeaveOneOut):
-    r"""LOORF over `MinDiscrepancy` samples, debiased: the least discrepancy that samples can have.
+    r"""LOORF over samples with as little discrepancy as an unbiased estimate allows.
 
-    Bias: none. Evaluations of f: n. Needs no gradient of f. n >= 2. Bernoulli only.
+    For bits these are `MinDiscrepancy` samples, whose counts are always within one of np, and the
+    estimate is multiplied by $2p(1-p)/D$. For categories they are `Residual` samples, and the term
+    of each pair of samples is multiplied by $p_a p_b / P(a, b)$, with P the probability that two
+    samples are a and b: samples of the very least discrepancy would never show some of the pairs.
+
+    Bias: none. Evaluations of f: n. Needs no gradient of f. n >= 2. Bernoulli, categorical and
+    one-hot laws.
 
     Args:
         n: number of samples.
@@ -26,5 +39,17 @@ class MDsurf(LeaveOneOut):
         torch.Size([3])
     """
 
+    weighs_pairs = True
+
     def __init__(self, n: int, *, validate: bool = True) -> None:
         super().__init__(n, MinDiscrepancy(), debias=True, validate=validate)
+        self.for_categories = Residual()
+
+    def sampler_for(self, law: Coordinates) -> Sampler:
+        return self.sampler if law.binary else self.for_categories
+
+    def draw_with_noise(
+        self, law: Coordinates, generator: torch.Generator | None
+    ) -> tuple[Any, None]:
+        assert self.n is not None
+        return law.draw(self.sampler_for(law), self.n, generator), None

@@ -1,4 +1,4 @@
-"""MuProp: REINFORCE on what a first-order expansion at the mean leaves of f."""
+"""MuProp: REINFORCE with a first-order Taylor expansion of f at the mean as control variate."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Expansion(NamedTuple):
 
 
 class MuProp(OneHotEstimator):
-    r"""REINFORCE of $f - h$ plus the gradient of $\mathbb{E}[h]$, h the expansion of f at the mean.
+    r"""REINFORCE of $f - h$ plus the gradient of $\mathbb{E}[h]$, h the linear expansion of f.
 
     $$h(x) = f(p) + \nabla f(p)\cdot(x - p), \qquad
       g = \frac1n\sum_i (f(x_i) - h(x_i) - b_i)\,\nabla\log p(x_i) + \nabla f(p)\,
       \frac{\partial p}{\partial\theta}$$
 
     $b_i$ is the mean of $f - h$ over the other samples, and 0 for a single sample. If f is linear
-    there is no variance.
+    the variance is 0.
 
     Bias: none. Evaluations of f: n + 1, one of them at the mean, where its gradient is needed
     too; f has to accept numbers between 0 and 1. n >= 1. Bernoulli and one-hot categorical.

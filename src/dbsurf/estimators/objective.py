@@ -1,7 +1,7 @@
-"""f as the caller has it, behind one signature: samples in, a tensor ``(n, *batch)`` out.
+"""The caller's f behind one signature: samples in, a tensor ``(n, *batch)`` out.
 
-Everything about how f wants to be asked lives here: folded into one batch, a few samples at a time,
-with numpy arrays or plain numbers as its answer, with more than the values to give back.
+All variants of calling f are handled here: samples folded into the batch, a few samples at a time,
+results as numpy arrays or plain numbers, auxiliary results beside the values.
 """
 
 from __future__ import annotations
@@ -21,24 +21,23 @@ from dbsurf.distributions.base import transformed
 from dbsurf.distributions.joint import leaves
 
 Function = Callable[[Any], Any]
-CHANGES = attrgetter("_version")  # how often torch has changed a tensor in place
+CHANGES = attrgetter("_version")  # how often a tensor was changed in place
 
 
 @dataclass
 class Objective:
-    """f, and how it wants to be asked.
+    """f, and how to call it.
 
     Attributes:
         f: the caller's function.
         batch_shape: of the distribution.
-        validate: whether values are looked at.
+        validate: whether to check values.
         fold: f takes ``(n * batch, *event)`` and returns ``(n * batch,)``: samples and batch as one
             axis, for convolutions, batch normalisation, cross-entropy.
-        chunk: how many samples f gets at a time; None for all. The memory of a backward is that of
-            one chunk: f is evaluated again there.
-        has_aux: f returns ``(values, aux)``; aux is given back to the caller.
-        aux: what f gave beside its values when it was asked last: one entry, or a list with one for
-            each chunk.
+        chunk: how many samples f gets at a time; None for all. The backward pass evaluates f again,
+            so that it needs the memory of one chunk only.
+        has_aux: f returns ``(values, aux)``; aux is returned to the caller.
+        aux: the aux of the last call: one object, or a list with one for each chunk.
     """
 
     f: Function
@@ -50,7 +49,7 @@ class Objective:
     aux: Any = None
 
     def __call__(self, samples: Any) -> Tensor:
-        """The values of f, ``(n, *batch)``, with f's own graph behind them."""
+        """The values of f, ``(n, *batch)``, with their graph."""
         if self.chunk is None:
             values, self.aux = self._ask(samples)
             return values
@@ -59,7 +58,7 @@ class Objective:
         answers = []
         for start in range(0, count, size):
             part = each(lambda x, start=start: x[start : start + size], samples)  # type: ignore[misc]
-            # What f needs for its backward is not kept but computed again, one chunk at a time.
+            # Activations of f are not kept but computed again, one chunk at a time.
             keep = not torch.is_grad_enabled()
             answers.append(
                 self._ask(part) if keep else checkpoint(self._ask, part, use_reentrant=False)
@@ -72,8 +71,8 @@ class Objective:
     ) -> tuple[Tensor, Tensor | None]:
         """The values of f with their graph, and the gradient of f at each sample, detached.
 
-        None in place of the gradient says that f has none. One that is not finite is an error if
-        it is required, and else as good as none.
+        The gradient is None if f has none. If it is not finite, that is an error if the gradient
+        is required; otherwise it counts as none.
         """
         if transformed():
             values, pull, *_ = torch.func.vjp(self, samples)
@@ -85,7 +84,7 @@ class Objective:
             return values, self.gradient(values, inputs, required=required)
 
     def gradient(self, values: Tensor, inputs: Tensor, *, required: bool = True) -> Tensor | None:
-        """The gradient of values already computed at inputs that require one; None without it."""
+        """The gradient of computed values with respect to the inputs; None if there is none."""
         if not (values.requires_grad and inputs.requires_grad):
             return None
         (found,) = torch.autograd.grad(values.sum(), inputs, allow_unused=True, retain_graph=True)
@@ -109,7 +108,7 @@ class Objective:
         answer, aux = self.f(given), None
         with torch.no_grad():
             after = list(map(Tensor.sum, tensors)) if look else []
-        # (torch's own count of changes misses x.data.sub_(1), the sum misses a permutation.)
+        # (torch's version counter misses x.data.sub_(1), the sum misses a permutation.)
         if changes != list(map(CHANGES, counted)) or not all(map(torch.equal, before, after)):
             raise ValueError("f must not change its samples in place, got samples that it changed")
         if self.has_aux:
@@ -145,7 +144,7 @@ def function_values(
 
 
 def usable_gradient(found: Tensor | None, *, required: bool, validate: bool) -> Tensor | None:
-    """A gradient of f that can be computed with, or None."""
+    """The gradient of f if it is finite, otherwise an error or None."""
     if found is None:
         return None
     if required:
@@ -156,7 +155,7 @@ def usable_gradient(found: Tensor | None, *, required: bool, validate: bool) -> 
 
 
 def _as_tensor(answer: Any, shape: torch.Size, like: Tensor) -> Any:
-    """Numbers of numpy or Python as a tensor; whatever else f gave as it is."""
+    """Numpy arrays and Python numbers as a tensor; anything else unchanged."""
     if isinstance(answer, (int, float, np.generic)) and shape.numel() == 1:
         answer = [answer]
     if not isinstance(answer, (np.ndarray, list)):
@@ -170,7 +169,7 @@ def _as_tensor(answer: Any, shape: torch.Size, like: Tensor) -> Any:
 
 
 def each(function: Callable[[Tensor], Tensor], samples: Any) -> Any:
-    """A function of every tensor of joint samples, in the same container."""
+    """Apply a function to every tensor of joint samples; the result has the same container."""
     if isinstance(samples, Tensor):
         return function(samples)
     if isinstance(samples, dict):

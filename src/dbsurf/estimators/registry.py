@@ -9,6 +9,7 @@ from typing import Any
 from dbsurf.estimators.arm import ARM
 from dbsurf.estimators.arms import ARMS
 from dbsurf.estimators.base import Estimator
+from dbsurf.estimators.cross_fitted import CrossFitted
 from dbsurf.estimators.dbsurf import DBsurf
 from dbsurf.estimators.disarm import DisARM
 from dbsurf.estimators.double_cv import DoubleCV
@@ -35,6 +36,7 @@ ESTIMATORS: dict[str, Callable[..., Estimator]] = {
     "arms": ARMS,
     "disarm": DisARM,
     "doublecv": DoubleCV,
+    "crossfitted": CrossFitted,
     "quadraticcv": QuadraticCV,
     "rodeo": RODEO,
     "arm": ARM,

@@ -17,13 +17,14 @@ from dbsurf.samplers.iid import IID
 class Reinforce(Estimator):
     r"""The score-function estimator (eq. 3), $g = \frac1n\sum_i (f(x_i) - b)\nabla\log p(x_i)$.
 
-    Bias: none, with or without a baseline: b is made of earlier calls only. Evaluations of f: n.
-    Needs no gradient of f. n >= 1. Any discrete law.
+    Bias: none, with or without a baseline: b is computed from earlier calls only.
+    Evaluations of f: n. Needs no gradient of f. n >= 1. Any discrete law.
 
     Args:
         n: number of independent samples.
-        baseline: None for b = 0, ``"running-mean"`` for the decayed mean of all f-values seen.
-        decay: how much of the running mean survives a call.
+        baseline: None for b = 0, ``"running-mean"`` for a decayed mean of the f-values of earlier
+            calls.
+        decay: weight of the past in the running mean, in [0, 1).
         batch_shape: keep one running mean for each batch element of this shape; () keeps a
             single one for all.
         validate: check probabilities and f-values; turn off to save a wait for the device.
@@ -81,7 +82,7 @@ class Reinforce(Estimator):
 
     def learn(self, draw: Draw, combination: Combination) -> None:
         new = draw.f_values.mean(0) if self.mean.ndim else draw.f_values.mean()
-        # What is known must survive an infinite f-value that was let through.
+        # An infinite f-value (possible with validate=False) must not destroy the running mean.
         new = torch.where(torch.isfinite(new), new.to(self.mean.dtype), self.mean)
         self.mass.mul_(self.decay).add_(1)
         self.mean.add_((new - self.mean) / self.mass)

@@ -32,12 +32,12 @@ SlopesOf = Callable[[Callable[[Tensor], Tensor], Tensor], tuple[Tensor, Tensor]]
 
 
 class Noise(NamedTuple):
-    """What is behind the samples: two independent draws of z given each sample.
+    """The noise behind the samples: two independent draws of z given each sample.
 
     Attributes:
-        free: the first; as the samples vary it is an unconditional draw, moving with the logits.
-        bound: the second; it moves with the logits so that it keeps rounding to its sample.
-        slope: the derivative of the second with respect to the logits.
+        free: the first, as a function of the logits an unconditional draw of z.
+        bound: the second, as a function of the logits a draw of z that rounds to its sample.
+        slope: the derivative of ``bound`` with respect to the logits.
     """
 
     free: Tensor
@@ -49,7 +49,7 @@ class Probed(NamedTuple):
     """f at the relaxed samples, and its gradient with respect to the logits."""
 
     bound: Tensor  # (n, *batch)
-    path: Tensor  # the mean over n of the free gradient less the bound one, like the logits
+    path: Tensor  # the mean over n of the free minus the bound gradient, like the logits
 
 
 class _Relaxing(CategoricalEstimator):
@@ -77,11 +77,11 @@ class _Relaxing(CategoricalEstimator):
 def difference(
     law: ByLogits, noise: Noise, points: tuple[Tensor, Tensor], slopes: tuple[Tensor, Tensor]
 ) -> Tensor:
-    """The mean over samples of the gradient through the free draw less that through the bound one.
+    """The mean over samples of the gradient through the free draw minus that of the bound one.
 
     Args:
         law: the distribution.
-        noise: what is behind the samples.
+        noise: the noise behind the samples.
         points: relaxed samples, free and bound.
         slopes: gradients with respect to them.
     """
@@ -98,7 +98,7 @@ class REBAR(_Relaxing):
     $$g = \frac1n\sum_i\,(f(x_i) - c(\tilde z_i))\,\nabla\log p(x_i)
       + \nabla_\theta c(z_i) - \nabla_\theta c(\tilde z_i)$$
 
-    $\eta$ is the coefficient that had the least variance over earlier calls.
+    $\eta$ is the coefficient that would have minimised the variance of earlier calls.
 
     Bias: none. Evaluations of f: 3n, two thirds of them at relaxed samples, where its gradient is
     needed too; f has to accept numbers between 0 and 1. n >= 1. Bernoulli and one-hot categorical.
@@ -107,7 +107,7 @@ class REBAR(_Relaxing):
         n: number of independent samples.
         temperature: $\tau$ of the relaxed samples.
         coefficient: a fixed $\eta$; None to tune it.
-        decay: how much of the sums behind $\eta$ survives a call.
+        decay: factor on the sums for $\eta$ at each call.
         validate: check probabilities and f-values; turn off to save a wait for the device.
 
     Example:
@@ -218,7 +218,7 @@ class RELAX(_Relaxing):
         n: number of independent samples.
         surrogate: a module of relaxed samples ``(n, *batch, features)``, their event flattened,
             and of the context (or None), that returns values ``(n, *batch)``; None for a network
-            with one hidden layer, in units of the size of f.
+            with one hidden layer, scaled by the size of f.
         rate: learning rate of the surrogate. None leaves it to the caller's own optimiser: the
             gradient of the mean of $\|g\|^2$ is added to ``.grad`` of its parameters.
         validate: check probabilities and f-values; turn off to save a wait for the device.
@@ -261,13 +261,13 @@ class RELAX(_Relaxing):
             self.fitter = Fitter(parameters, rate)
 
     def prepare(self, law: Coordinates, context: Tensor | None, f: Objective) -> Tensor:
-        """The size of f, which is the unit of the surrogate."""
+        """The size of f, by which the surrogate is scaled."""
         assert isinstance(law, ByLogits)
         if self.surrogate is None:
             if torch._C._are_functorch_transforms_active():
                 raise ValueError(
                     "RELAX must be called once before it is used under torch.func, got its first "
-                    "call: there its state is made"
+                    "call, which builds its network"
                 )
             self._build(_size(law), 0 if context is None else context.shape[-1], law.device)
         return self.power().sqrt() if self.own else torch.ones_like(self.power.energy)
@@ -320,7 +320,7 @@ class RELAX(_Relaxing):
             elements = max(1, law.batch_shape.numel())
             loss = (scores + offset).square().sum() / elements
             found = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
-        if not torch.isfinite(loss):  # what is known must survive an infinite f-value
+        if not torch.isfinite(loss):  # an infinite f-value must not destroy the state
             return
         if self.own and unit > 0:
             found = tuple(None if g is None else g / unit.square() for g in found)
@@ -354,7 +354,7 @@ class RELAX(_Relaxing):
             self.fitter = Fitter(list(self.surrogate.parameters()), self.rate)
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
-        """Make room for what a trained estimator has learned, in one that was never called."""
+        """Build the network first if this estimator was never called, so that it can be loaded."""
         weight = state_dict.get(f"{prefix}surrogate.weight")
         if self.surrogate is None and weight is not None:
             features = int(state_dict[f"{prefix}surrogate.features"])
@@ -397,7 +397,7 @@ class Surrogate(nn.Module):
 
     def __init__(self, size: int, features: int) -> None:
         super().__init__()
-        random = torch.Generator().manual_seed(0)  # the same for all: no global state is touched
+        random = torch.Generator().manual_seed(0)  # a fixed seed: the global generator is not used
         inputs = size + features
         bound = max(1, inputs) ** -0.5
         weight = torch.empty(HIDDEN, inputs).uniform_(-bound, bound, generator=random)

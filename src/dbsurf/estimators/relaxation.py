@@ -1,4 +1,4 @@
-r"""Relaxed samples of bits and one-hot vectors: what the estimators that use them have in common.
+r"""Relaxed samples of bits and one-hot vectors, for the estimators that use them.
 
 A bit is $x = 1[z > 0]$ with $z = \theta + \epsilon$, $\epsilon$ logistic; a one-hot vector has its
 one at the largest $z_c = \log p_c + \epsilon_c$, $\epsilon$ Gumbel. A relaxed sample is
@@ -29,7 +29,7 @@ class CategoricalEstimator(Estimator):
 
 
 class OneHotEstimator(CategoricalEstimator):
-    """An estimator that asks f between the states of the law, or for its gradient there."""
+    """An estimator that evaluates f or its gradient between the states (0 and 1) of the law."""
 
     @property
     def distributions(self) -> str:
@@ -48,7 +48,7 @@ def check_single(law: Coordinates, owner: object) -> None:
 
 
 def check_relaxable(law: Coordinates, owner: object) -> None:
-    """Check that samples of the law may lie between its states: bits and one-hot vectors do."""
+    """Check that the law can be relaxed, which is so for bits and one-hot vectors."""
     if not isinstance(law, (Bits, OneHot)):
         raise ValueError(
             f"dist must be Bernoulli or OneHotCategorical for {type(owner).__name__}, "
@@ -108,7 +108,7 @@ def noisy_logits_given(
 
 
 def squash(law: ByLogits, z: Tensor, temperature: float = 1.0) -> Tensor:
-    """The relaxed samples that belong to z."""
+    """Relaxed samples: the sigmoid (bits) or softmax (one-hot) of z over the temperature."""
     scaled = z / temperature
     return torch.sigmoid(scaled) if isinstance(law, Bits) else torch.softmax(scaled, -1)
 
@@ -116,8 +116,8 @@ def squash(law: ByLogits, z: Tensor, temperature: float = 1.0) -> Tensor:
 def through(law: ByLogits, points: Tensor, vector: Tensor) -> Tensor:
     r"""The vector times $\mathrm{diag}\,y - y y^\top$, for bits $y (1 - y)$, at given points y.
 
-    It takes a gradient with respect to relaxed samples to one with respect to z, and one with
-    respect to probabilities to one with respect to logits.
+    It turns a gradient with respect to relaxed samples into one with respect to z, and a gradient
+    with respect to probabilities into one with respect to logits.
     """
     if isinstance(law, Bits):
         return points * (1 - points) * vector
@@ -125,7 +125,7 @@ def through(law: ByLogits, points: Tensor, vector: Tensor) -> Tensor:
 
 
 def to_logits(law: ByLogits, slope: Tensor, vector: Tensor) -> Tensor:
-    """From a gradient with respect to z, by its derivative, to one with respect to the logits."""
+    """Turn a gradient with respect to z into one for the logits; ``slope`` is z's derivative."""
     moved = slope * vector
     if isinstance(law, Bits):
         return moved

@@ -16,7 +16,7 @@ from dbsurf.estimators.objective import Objective
 from dbsurf.samplers.iid import IID
 
 HIDDEN = 100  # width of the network
-LEAK = 0.3  # slope of its units where they are off
+LEAK = 0.3  # slope of its leaky units for negative input
 
 
 class Surrogate(NamedTuple):
@@ -42,7 +42,7 @@ class Surrogate(NamedTuple):
 
 
 class RODEO(Estimator):
-    r"""LOORF with two control variates made by a Stein operator, which needs no expectation.
+    r"""LOORF with two control variates from a Stein operator, whose mean is 0 for every h.
 
     For a function h of bits, $y_i$ being x with bit i flipped and $w_i(x)$ the probability of its
     other value, $(Ah)(x) = \frac1d \sum_i w_i(x)\,[h(y_i) - h(x)]$ has mean 0 under p. With
@@ -87,7 +87,7 @@ class RODEO(Estimator):
         super().__init__(n, IID(), smallest=2, validate=validate)
         if not rate > 0:
             raise ValueError(f"rate must be a number > 0, got {rate!r}")
-        random = torch.Generator().manual_seed(0)  # the same for all: no global state is touched
+        random = torch.Generator().manual_seed(0)  # a fixed seed: the global generator is not used
 
         def uniform(*shape: int, inputs: int) -> nn.Parameter:
             bound = inputs**-0.5
@@ -151,7 +151,7 @@ class RODEO(Estimator):
         by_h = parts.pull(a * by_baseline, b / n * along, b / n * by_estimate)
         by_network = torch.autograd.grad(pieces.table, surrogate[:-2], pieces.pull(by_h))
         gradients = [*by_network, by_first, by_second]
-        # A loss scaled beyond its range arrives here as infinity; what is known must survive it.
+        # A loss scaled beyond its range arrives as infinity, which must not destroy the state.
         if torch.stack([torch.isfinite(gradient).all() for gradient in gradients]).all():
             self.fitter.step(gradients)
 
@@ -162,7 +162,7 @@ class Parts(NamedTuple):
     Attributes:
         centred: x - p, ``(n, batch, d)``.
         flip: w, the probability of the other value of each bit, divided by d.
-        turn: w / d times 1 - 2x, the change of the bit.
+        turn: w / d times 1 - 2x, which is the change of the bit if it is flipped.
         baseline: B, ``(n, batch)``.
         vector: V, ``(n, batch, d)``.
     """
@@ -187,7 +187,7 @@ class Parts(NamedTuple):
         return cls(centred, flip, turn, stein[..., 0], vector)
 
     def pull(self, by_baseline: Tensor, by_stein: Tensor, by_vector: Tensor) -> Tensor:
-        """From derivatives by B, by the second stein value and by V to those by h."""
+        """Derivatives with respect to h, from those with respect to B, the Stein value and V."""
         by_both = torch.stack([by_baseline, by_stein], -1).unsqueeze(-2)  # (n, batch, 1, 2)
         there = self.flip.unsqueeze(-1) * by_both
         here = -there.sum(-2, keepdim=True)
@@ -196,7 +196,7 @@ class Parts(NamedTuple):
 
 
 class Pieces(NamedTuple):
-    """Where h was evaluated for each pair of samples (k, j), on which of the lines of j's table.
+    """Where h is evaluated for each pair of samples (k, j), and on which piece of j's network.
 
     Attributes:
         change: the first input of the network, ``(n, n - 1, batch, 1 + d)``.
@@ -212,8 +212,8 @@ class Pieces(NamedTuple):
     def of(cls, surrogate: Surrogate, samples: Tensor, grad_f: Tensor, f_values: Tensor) -> Pieces:
         """All other samples' networks at each sample and at all its neighbours.
 
-        The gradient of sample j times the way from there to sample k with bit i flipped is
-        g_j . (x_k - x_j) + g_ji (1 - 2 x_ki): no array with two axes of coordinates is needed.
+        The gradient g_j at sample j times the difference from x_j to x_k with bit i flipped is
+        g_j . (x_k - x_j) + g_ji (1 - 2 x_ki), so no array with two axes of coordinates is needed.
         """
         n, batch = f_values.shape
         index = torch.arange(n, device=samples.device)
@@ -229,12 +229,12 @@ class Pieces(NamedTuple):
         return cls(change, row.add_(first.unsqueeze(-1) * (HIDDEN + 1)), table)
 
     def h(self) -> Tensor:
-        """The mean over j, ``(n, batch, 1 + d, 2)``."""
+        """h at each sample and its neighbours, a mean over the others, ``(n, batch, 1 + d, 2)``."""
         line = torch.nn.functional.embedding(self.row, self.table.detach())
         return (line[..., :2] * self.change.unsqueeze(-1) + line[..., 2:]).mean(1)
 
     def pull(self, by_h: Tensor) -> Tensor:
-        """From the derivatives by h to those by the table."""
+        """Derivatives with respect to the table, from those with respect to h."""
         row, columns = self.row.flatten(), []
         each = (by_h / self.change.shape[1]).unsqueeze(1)
         intercepts = [each[..., output].expand_as(self.change) for output in (0, 1)]
@@ -246,11 +246,11 @@ class Pieces(NamedTuple):
 
 
 def lines(surrogate: Surrogate, f_values: Tensor) -> tuple[Tensor, Tensor]:
-    """The network as a function of its first input: a broken line for each value of the second.
+    """The network as a piecewise linear function of its first input, for each second input.
 
-    Every unit has one kink. Between two neighbouring kinks the outputs are straight lines, and
-    from one piece to the next only the unit of the kink between them changes: a running sum over
-    sorted kinks gives all pieces, and to evaluate a point is to find its piece.
+    Every unit has one kink. Between two neighbouring kinks the outputs are linear, and from one
+    piece to the next only the unit with the kink between them changes. So a running sum over the
+    sorted kinks gives all pieces, and evaluating the network at a point means finding its piece.
 
     Returns:
         Sorted kinks ``(n, batch, HIDDEN)``; slopes and intercepts of both outputs
@@ -262,7 +262,7 @@ def lines(surrogate: Surrogate, f_values: Tensor) -> tuple[Tensor, Tensor]:
     rising = weight.detach() >= 0
     left = torch.where(rising, LEAK * one, one)  # a unit's slope left of its kink
     step = torch.where(rising, one, -one) * (1 - LEAK)
-    # A unit without weight has its kink at an end; one without shift either is 0 anyway.
+    # A unit whose weight is 0 has its kink at an end; if its shift is 0 too, the unit is 0.
     kinks = torch.nan_to_num(-shift.detach() / weight.detach())
     kinks, order = kinks.sort(-1)
     flat = weight.expand_as(shift)

@@ -1,4 +1,4 @@
-"""Stick-breaking: categorical samples by coupled yes-or-no decisions."""
+"""Stick-breaking: categorical samples from coupled Bernoulli decisions."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ from dbsurf.samplers.min_discrepancy import MinDiscrepancy
 
 
 class StickBreaking(CategoricalEstimator):
-    r"""LOORF over coupled samples of a categorical, made of independent yes-or-no decisions.
+    r"""LOORF over coupled samples of a categorical, each made of Bernoulli decisions.
 
     Categories are offered one after the other, and the first one accepted is the sample: category
     k is accepted with probability $s_k = p_k / \sum_{l \ge k} p_l$ if it is reached. A sampler
-    couples the n decisions about each category. In a pair of samples that both reach category k,
-    LOORF's term has the sampler's debias factor $c_k$; the decision of one that does not reach it
-    is integrated out. With $r_{ik}$ for "sample i reaches k", $a_{ik}$ for "it accepts k" and
-    $e_{ik} = r_{ik}(a_{ik} - s_k)$ the gradient with respect to the logit of $s_k$ is
+    couples the n decisions about each category. The term of LOORF for a pair of samples that both
+    reach category k is multiplied by the sampler's debias factor $c_k$; the decision of a sample
+    that does not reach k is integrated out. With $r_{ik}$ for "sample i reaches k", $a_{ik}$ for
+    "it accepts k" and $e_{ik} = r_{ik}(a_{ik} - s_k)$ the gradient with respect to the logit of
+    $s_k$ is
     $$\frac{1}{n(n-1)}\sum_{i,j} (f_i - f_j)\,e_{ik}\,(1 + (c_k - 1) r_{jk}),$$
-    and the chain rule takes it to the logits of p. At n = 2 this is the stick-breaking form of
-    `DisARM` for categoricals.
+    and the chain rule gives the gradient for the logits of p. At n = 2 this is the stick-breaking
+    form of `DisARM` for categoricals.
 
     Bias: none. Evaluations of f: n. Needs no gradient of f. n >= 2. Bernoulli, categorical and
     other finite laws with logits.
 
     Args:
         n: number of samples.
-        sampler: what couples the decisions: exchangeable, with a known debias factor; None for
-            `samplers.MinDiscrepancy`.
+        sampler: couples the n decisions; it must be exchangeable and have a known debias factor.
+            None for `samplers.MinDiscrepancy`.
         validate: check probabilities and f-values; turn off to save a wait for the device.
 
     Example:
@@ -79,7 +80,7 @@ class StickBreaking(CategoricalEstimator):
         f_values = f_values.reshape(f_values.shape + (1,) * (reached.ndim - f_values.ndim))
         weight = f_values * (n + excess * reached.sum(0)) - excess * (f_values * reached).sum(0)
         stick = (score * weight).sum(0) / (n * (n - 1))  # (*coords, m-1)
-        # The logit of s_k is that of p_k less the log-sum of the later ones.
+        # The logit of s_k is the logit of p_k minus the logsumexp of those of later categories.
         later = tail_sums(table)[..., 1:]
         per_mass = torch.where(later > 0, stick / torch.where(later > 0, later, 1), 0)
         before = torch.nn.functional.pad(per_mass.cumsum(-1), (1, 0))
@@ -90,14 +91,14 @@ class StickBreaking(CategoricalEstimator):
 
 
 def tail_sums(table: Tensor) -> Tensor:
-    """The mass of each category and all later ones."""
+    """The probability of each category and all later ones together."""
     return table.flip(-1).cumsum(-1).flip(-1)
 
 
 def sticks(table: Tensor) -> tuple[Tensor, Tensor]:
-    """Probabilities of accepting and of refusing each category but the last, once it is reached.
+    """Probabilities to accept and to refuse each category but the last, given that it is reached.
 
-    A category that cannot be reached is refused.
+    A category that cannot be reached is always refused.
     """
     tails = tail_sums(table)
     here, later = tails[..., :-1], tails[..., 1:]

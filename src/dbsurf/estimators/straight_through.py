@@ -13,7 +13,7 @@ from dbsurf.samplers.iid import IID
 class StraightThrough(OneHotEstimator):
     r"""The mean of $\nabla f(x_i)\,\partial p/\partial\theta$ over n samples.
 
-    The rounding of p to a sample is passed over as if it were the identity. For bits
+    The backward pass treats the step from p to a sample as the identity. For bits
     $\partial p/\partial\theta = p(1-p)$, for one-hot vectors $\mathrm{diag}\,p - pp^\top$.
 
     Bias: yes, unless f is linear in each coordinate. Evaluations of f: n, and its gradient at the

@@ -15,11 +15,11 @@ from dbsurf.samplers.base import uniform
 from dbsurf.samplers.iid import IID
 
 MOST_STATES = 2**16
-LARGEST = 12  # n: the subsets of the set are walked
+LARGEST = 12  # largest n: all 2^n subsets of the set are enumerated
 
 
 class Shares(NamedTuple):
-    r"""What each state of a set stands for, in double precision.
+    r"""The weights of the states of a set, in double precision.
 
     Attributes:
         alone: $p(s) W(S \setminus s)/W(S)$, ``(n, *batch)``.
@@ -40,8 +40,8 @@ class UnorderedSet(Estimator):
       \Bigl(f(s) - \sum_{s' \in S} p(s')\frac{W(S \setminus \{s, s'\})}{W(S \setminus s)} f(s')
       \Bigr)\,\nabla\log p(s).$$
     The value is $\sum_s p(s) W(S \setminus s)/W(S)\,f(s)$, an unbiased estimate of E[f]. No
-    evaluation is spent twice on one state; where the support has no more than n states, each is
-    evaluated once and the gradient is exact.
+    state is evaluated twice. If the support has no more than n states, each is evaluated once and
+    the gradient is exact.
 
     Bias: none. Evaluations of f: n, or the number of states if that is smaller. Needs no gradient
     of f. n >= 2. Finite laws of at most 2**16 states: one categorical, or a few coordinates whose
@@ -85,7 +85,7 @@ class UnorderedSet(Estimator):
     def draw_with_noise(
         self, law: Coordinates, generator: torch.Generator | None
     ) -> tuple[Any, Shares]:
-        """The states of the set, in the order of an exponential race, and their shares."""
+        """The states of the set, in the order in which they were drawn, and their weights."""
         states, mass = law.states()
         mass = mass.detach().double()
         assert self.n is not None
@@ -110,12 +110,11 @@ class UnorderedSet(Estimator):
 
 
 def shares(table: Tensor, index: Tensor) -> Shares:
-    """The shares of the states with numbers ``(n, *batch)`` among all, ``(states, *batch)``.
+    """The weights of the states with numbers ``(n, *batch)``, given all probabilities.
 
-    W is built up over the subsets A of S, by which of its states is drawn first:
-    W(A) = sum over a of p(a) W(A without a) / (mass of A and of all that is outside S).
-    All terms are positive. Where the mass that is left is 0, so is what it could be multiplied
-    with, and W is set to its limit 1.
+    W is computed for growing subsets A of S, by which state of A is drawn first:
+    W(A) = sum over a in A of p(a) W(A without a) / (mass of A and of all states outside S).
+    All terms are positive. Where that mass is 0, so are the p(a), and W is set to its limit 1.
     """
     mass, rest = table.gather(0, index), table.scatter(0, index, 0.0).sum(0)
     n = mass.shape[0]
@@ -139,7 +138,7 @@ def shares(table: Tensor, index: Tensor) -> Shares:
 
 
 def _shares_of(draw: Draw) -> Shares:
-    """The shares found when the set was drawn; those of given samples are looked up."""
+    """The weights from the draw; for samples given by the caller they are computed here."""
     if draw.noise is not None:
         found: Shares = draw.noise
         return found

@@ -17,10 +17,11 @@ class VIMCO(Estimator):
     r"""The gradient of $\mathbb{E}[\log\frac1n\sum_i e^{f(x_i)}]$, f being log-weights.
 
     For a latent variable model $f(x) = \log p(y, x) - \log q(x)$, and the value is the
-    importance-weighted bound on $\log p(y)$, which is to be made *large*. With $\hat L$ the
+    importance-weighted bound on $\log p(y)$, which is to be *maximised*. With $\hat L$ the
     logarithm above and $\hat L_{-i}$ the same with $f(x_i)$ replaced by a mean of the others,
     $$g = \sum_i (\hat L - \hat L_{-i})\,\nabla\log q(x_i).$$
-    What f itself owes to its parameters, those of q among them, arrives by backward as always.
+    The pathwise gradient of f with respect to its own parameters (and those of q inside f) is added
+    by the backward pass, as always.
 
     Bias: none, for this objective; it is not the mean of f. Evaluations of f: n. Needs no
     gradient of f. n >= 2. Any discrete law.
@@ -68,7 +69,7 @@ class VIMCO(Estimator):
         n = f_values.shape[0]
         own = torch.eye(n, dtype=torch.bool, device=f_values.device)
         own = own.reshape((n, n) + (1,) * (f_values.ndim - 1))
-        # One row for each sample left out: the f-values, with a mean of the others for its own.
+        # Row i: the f-values with f_i replaced by a mean of the others.
         rows = f_values.expand(n, *f_values.shape)
         if self.mean == "geometric":
             others = (f_values.sum(0) - f_values) / (n - 1)

@@ -50,15 +50,15 @@ def _generator(seed: np.random.SeedSequence, device: torch.device) -> torch.Gene
 
 
 class Order:
-    """Endless batches of places in a data set, epoch by epoch in a new random order.
+    """Endless batches of indices into a data set, in a new random order for each epoch.
 
-    What does not fill a batch at the end of an epoch is left out of that epoch.
+    The items at the end of an epoch that do not fill a batch are left out of that epoch.
 
     Args:
-        count: items in the set.
-        size: places in a batch.
+        count: number of items in the set.
+        size: number of items in a batch.
         generator: source of the order.
-        device: where the places are; the generator's.
+        device: device of the indices, that of the generator.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Order:
         self.position = 0
 
     def next(self) -> Tensor:
-        """The places of the next batch, ``(size,)``."""
+        """The indices of the next batch, ``(size,)``."""
         if self.position + self.size > len(self.order):
             self.order = torch.randperm(self.count, generator=self.generator, device=self.device)
             self.position = 0
@@ -79,7 +79,7 @@ class Order:
         return self.order[self.position - self.size : self.position]
 
     def state_dict(self) -> dict[str, Any]:
-        """The present order and the position in it; the generator is saved by its owner."""
+        """The current order and the position in it; the caller saves the generator."""
         return {"order": self.order, "position": self.position}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

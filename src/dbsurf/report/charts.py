@@ -1,7 +1,7 @@
-"""How all figures look, and the charts of a report.
+"""The style of all figures, and the charts of a report.
 
-Charts are SVG that takes its colours of text and lines from the page, so that it can be read on a
-light and on a dark background.
+Charts are SVG. Text and axes take their colours from the page, so that they can be read on a light
+and on a dark background.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _UNWANTED = r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>"
 WIDTH, HEIGHT = 3.5, 2.7  # inches, of one panel
 LETTERS = 40  # in a line of its title
 
-# For a file on its own, which has no page to take its colours from.
+# For files, which have no page to take their colours from.
 _ALONE = (
     "<style>svg{color:#1c1e21;--rule:#dfe1e5;--figure-font:sans-serif}"
     "@media(prefers-color-scheme:dark){svg{color:#e6e7ea;--rule:#3a3e46}}</style>"
@@ -65,7 +65,7 @@ _ALONE = (
 
 @dataclass(frozen=True)
 class Look:
-    """How a series is drawn, and what it is called."""
+    """Colour, dash and name of a series."""
 
     name: str
     colour: str
@@ -128,7 +128,7 @@ def _whole(chart: Chart, columns: int) -> Figure:
         artists, names = axis.get_legend_handles_labels()
         handles |= dict(zip(names, artists, strict=True))
     figure.legend(
-        list(handles.values()), list(handles), loc="outside lower center", ncols=3 * columns
+        list(handles.values()), list(handles), loc="outside lower center", ncols=2 * columns
     )
     return figure
 

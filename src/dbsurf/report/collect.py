@@ -27,7 +27,7 @@ class Run:
 
     Attributes:
         folder: where it is.
-        record: the experiment it is of; None where that is not known.
+        record: its experiment; None if not known.
         state: finished, unfinished, repeated (a finished run of the same configuration comes
             before it) or damaged.
         reason: what is wrong with a damaged run; which run a repeated one repeats.
@@ -79,14 +79,14 @@ class Run:
 
 
 def collect(places: Sequence[Path], records: Sequence[Experiment]) -> list[Run]:
-    """All runs in ``places`` and below, numbered; runs of one setting are neighbours.
+    """All runs in ``places`` and their subfolders, numbered; runs of one setting are neighbours.
 
     Args:
         places: folders.
         records: the experiments whose runs are wanted, in the order of the report.
 
     Raises:
-        ValueError: if a place is no folder, or no run is in any of them.
+        ValueError: if a place is not a folder, or there is no run in any of them.
     """
     for place in places:
         if not place.is_dir():
@@ -174,9 +174,9 @@ def _json(path: Path) -> dict[str, Any]:
     try:
         content = parse_json(path.read_bytes())
     except ValueError as error:
-        raise ValueError(f"{path.name} is no JSON: {error}") from error
+        raise ValueError(f"{path.name} is not JSON: {error}") from error
     if not isinstance(content, dict) or not content:
-        raise ValueError(f"{path.name} holds no JSON object")
+        raise ValueError(f"{path.name} must hold a JSON object")
     return content
 
 
@@ -188,7 +188,7 @@ def record_of(
     Args:
         configuration: as read from a file.
         records: the experiments.
-        named: the experiment that a summary names; without it, the configuration has to tell.
+        named: the experiment named in the summary; without it the configuration decides.
     """
     if not isinstance(configuration, dict):
         return next((record for record in records if record.group == named), None)
@@ -232,7 +232,7 @@ def _order(run: Run, records: Sequence[Experiment]) -> tuple[Any, ...]:
 
 
 def _without_repeats(runs: list[Run]) -> list[Run]:
-    """A configuration that ran twice gives the same numbers: it counts once."""
+    """Mark runs of a configuration that is already there: each configuration counts once."""
     seen: dict[str, int] = {}
     found = []
     for run in runs:

@@ -1,4 +1,4 @@
-"""What a report is made of, apart from how it looks: sections of text, tables, figures.
+"""The content of a report: sections of text, tables and figures.
 
 The HTML page and the Markdown page are two renderings of the same sections.
 """

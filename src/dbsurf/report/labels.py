@@ -1,4 +1,4 @@
-"""What estimators and data sets are called, and how they look: one table for all of them.
+"""Names, colours and dashes of estimators, and names of data sets, in one table.
 
 A *label* is an estimator's name and its options as one string, ``dbsurf debias=true``: runs,
 tables and figures are joined by it.
@@ -15,7 +15,7 @@ from typing import Any
 import dbsurf
 from dbsurf.runs.options import named_values
 
-# Okabe and Ito's palette, told apart by all kinds of colour vision and in print ...
+# Okabe and Ito's palette, which colour-blind readers can tell apart ...
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 BLUE, VERMILION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#777777"
 # ... and, for variants, darker and lighter tones that are not in it.
@@ -98,6 +98,7 @@ VARIANTS = {
     for variant in (
         Variant("dbsurf", (), "DBsurf", VERMILION, "-"),
         Variant("doublecv", (), "DoubleCV", PURPLE, "-."),
+        Variant("crossfitted", (), "CrossFitted", "#E7298A", "-"),
         Variant("arms", (), "ARMS-D", BLUE, "-"),
         Variant("arms", ("copula=gaussian",), "ARMS-N", "#6BAED6", "--"),
         Variant("disarm", (), "DisARM", GREY, ":"),
@@ -108,6 +109,8 @@ VARIANTS = {
         Variant("dbsurf", ("alpha=preserve",), "DBsurf alpha=preserve", BROWN, ":"),
         Variant("dbsurf", ("alpha=0.5",), "DBsurf alpha=0.5", SAND, "--"),
         Variant("quadraticcv", (), "QuadraticCV", "#004D40", "-"),
+        Variant("quadraticcv", ("uses=gradient",), 'QuadraticCV "gradient"', "#26A69A", "--"),
+        Variant("quadraticcv", ("uses=values",), 'QuadraticCV "values"', "#80CBC4", "-."),
         Variant("reinforce", (), "REINFORCE", SKY, "-"),
         Variant("reinforce", ("baseline=running-mean",), "REINFORCE running mean", INDIGO, "-"),
         Variant("rodeo", (), "RODEO", "#8C1D40", "-."),
@@ -181,7 +184,7 @@ def column_order(labels: set[str]) -> list[str]:
 
 
 def looks(series: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Colour and dash of every label: those of the table, else one after the other of the spare.
+    """Colour and dash of every label: those of the table, otherwise the next spare ones.
 
     >>> looks(["loorf", "dbsurf alpha=2"])["dbsurf alpha=2"]
     ('#A50026', '-')

@@ -1,4 +1,4 @@
-"""The HTML page: one file, nothing fetched, nothing executed."""
+"""The HTML page: one file without scripts and without links to other files."""
 
 from __future__ import annotations
 

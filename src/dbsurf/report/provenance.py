@@ -11,11 +11,11 @@ from dbsurf.report.document import Block, Cell, Missing, Paragraph, Row, Section
 from dbsurf.report.labels import dataset_name, estimator_name
 from dbsurf.report.numbers import ranges
 
-_OWN = ("command",)  # of the environment: what differs between runs anyway
+_OWN = ("command",)  # entries of the environment that differ between runs anyway
 
 
 def environments(runs: Sequence[Run]) -> Section:
-    """Versions, threads, device and revision; one column for each that differs."""
+    """Versions, threads, device and revision; one column for each different environment."""
     groups: dict[str, list[Run]] = {}
     for run in runs:
         if run.environment:

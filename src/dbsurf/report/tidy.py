@@ -1,4 +1,4 @@
-"""Results as plain tables: one row for each run and measure, and what a chart or a table shows."""
+"""Results as plain tables, one row for each run and measure; the data of charts and tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report from runs to files: what ran, what the runs support, then every experiment's part."""
+"""Writes the report: main results, then every experiment's part, then the list of runs."""
 
 from __future__ import annotations
 
@@ -48,21 +48,21 @@ def sections(runs: Sequence[Run], records: Sequence[Experiment]) -> list[Section
 
 
 def parts_of(records: Sequence[Experiment]) -> list[ReportParts]:
-    """The experiments' parts; two records may share one, which comes once."""
+    """The experiments' report modules; if two records share one, it comes once."""
     return list({record.report: record.report_parts() for record in records}.values())
 
 
 def headline(runs: Sequence[Run], records: Sequence[Experiment]) -> Section:
-    """The sentences that the runs support, or what would have to run."""
+    """The main results in sentences, or a command that would give some."""
     found = [text for texts in sentences(runs, records).values() for text in texts]
     block: Block = Bullets(tuple(found))
     if not found:
-        block = Missing("No finished run that a sentence could rest on.", "dbsurf demo")
-    return Section("headline", "What the runs support", (block,))
+        block = Missing("No finished run.", "dbsurf demo")
+    return Section("headline", "Main results", (block,))
 
 
 def sentences(runs: Sequence[Run], records: Sequence[Experiment]) -> dict[str, list[str]]:
-    """What can be said of each experiment that ran, by its title, the most important first."""
+    """The main results of each experiment that ran, by its title, the most important first."""
     titles = {record.report: record.title for record in records}
     found = {
         titles[name]: part.sentences(runs)
@@ -72,7 +72,7 @@ def sentences(runs: Sequence[Run], records: Sequence[Experiment]) -> dict[str, l
 
 
 def lead(runs: Sequence[Run]) -> str:
-    """How many runs of what state, in one line."""
+    """The number of runs in each state, in one line."""
     states = Counter(run.state for run in runs)
     words = [f"{states[state]} {state}" for state in (FINISHED, UNFINISHED, REPEATED, DAMAGED)]
     words = [word for word in words if not word.startswith("0 ")]
@@ -80,7 +80,7 @@ def lead(runs: Sequence[Run]) -> str:
 
 
 def tiles(runs: Sequence[Run], records: Sequence[Experiment]) -> list[Tile]:
-    """Runs by experiment, and the time of all."""
+    """Number of runs of each experiment, and their total time."""
     found = []
     for title in dict.fromkeys(record.title for record in records):
         own = [run for run in runs if run.record is not None and run.record.title == title]

@@ -1,1 +1,1 @@
-"""Where the results of experiments live on disk."""
+"""Runs of experiments: their folders, checkpoints, records and processes."""

@@ -1,4 +1,4 @@
-"""Checkpoints: written whole or not at all, the one before kept, read without running code."""
+"""Checkpoints: written atomically, the previous one kept, read without running code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def save_checkpoint(folder: Path, config: Mapping[str, Any], state: Mapping[str,
     """Save ``state``, made of tensors, numbers, strings, lists and dictionaries.
 
     The new file is complete on the disk before the old one is touched; the old one stays as
-    ``checkpoint.previous.pt``. A full disk or a kill at any moment leaves one that is whole.
+    ``checkpoint.previous.pt``. After a full disk or a kill at any moment one of them is complete.
     """
     buffer = io.BytesIO()
     torch.save({"config": dict(config), "state": dict(state)}, buffer)
@@ -36,13 +36,13 @@ def load_checkpoint(
     config: Mapping[str, Any],
     accept: Callable[[dict[str, Any]], None] = lambda state: None,
 ) -> dict[str, Any] | None:
-    """The newest checkpoint that is sound, or None if there has never been one.
+    """The newest checkpoint that can be used, or None if there is no checkpoint.
 
     Args:
         folder: the run folder.
-        config: what the checkpoint must have been made with.
-        accept: takes the state over, or raises if the state is not one of this run; then the
-            checkpoint before it is tried. It must set everything anew each time.
+        config: the configuration that the checkpoint must have.
+        accept: loads the state, or raises if it is not a state of this run; then the previous
+            checkpoint is tried. So it must not rely on what an earlier call has set.
 
     Raises:
         ValueError: if it was made with another configuration, or none can be used.
@@ -60,7 +60,7 @@ def load_checkpoint(
             refused.append(error)
             continue
         for reason in refused:
-            print(f"dbsurf: {reason}; the one before it is used", file=sys.stderr)
+            print(f"dbsurf: {reason}; the previous checkpoint is used", file=sys.stderr)
         return state
     if refused:
         reasons = "; ".join(map(str, refused))
@@ -82,14 +82,14 @@ class Unusable(ValueError):
 def check_content(
     state: dict[str, Any], path: Path, accept: Callable[[dict[str, Any]], None]
 ) -> None:
-    """Let ``accept`` take ``state`` over, and make one line of what is wrong with it."""
+    """Call ``accept`` with ``state``; any error becomes one line."""
     bad = next(_nan_tensors(state), None)
     if bad is not None:
         raise Unusable(f"{path} cannot be used: {bad} holds NaN")
     try:
         accept(state)
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RuntimeError) as error:
-        # Whatever a foreign content makes of loading it: torch alone raises five kinds.
+        # Loading a state of something else can raise anything: torch alone has five kinds.
         reason = str(error).strip().splitlines()[0] if str(error).strip() else "no reason given"
         kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
         raise Unusable(f"{path} cannot be used: {kind}{reason}") from error
@@ -109,7 +109,7 @@ def _nan_tensors(content: Any, name: str = "") -> Iterator[str]:
 
 
 def tidy_checkpoints(folder: Path) -> None:
-    """Give a checkpoint its name that a killed run had written but not yet renamed."""
+    """Rename a checkpoint that a killed run had written but not yet renamed."""
     fresh = folder / f"{NEWEST}.new"
     if not fresh.exists():
         return
@@ -155,7 +155,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
 def refuse_other_config(
     found: Mapping[str, Any], wanted: Mapping[str, Any], place: Path | str
 ) -> None:
-    """Stop if two configurations differ, naming every field in which they do."""
+    """Raise if two configurations differ; the error names all fields that differ."""
     differing = [
         f"{name} ({found.get(name)!r} there, {wanted.get(name)!r} here)"
         for name in sorted({*found, *wanted})
@@ -165,7 +165,7 @@ def refuse_other_config(
         raise OtherConfiguration(f"{place} is of another configuration: {', '.join(differing)}")
 
 
-# --- what a state must be ---------------------------------------------------------------------
+# --- checks of a loaded state -----------------------------------------------------------------
 
 
 def check_layout(found: Any, wanted: Any, name: str = "") -> None:
@@ -173,8 +173,8 @@ def check_layout(found: Any, wanted: Any, name: str = "") -> None:
 
     Args:
         found: a state that was loaded.
-        wanted: the state of a trainer before its first step. What is empty there is not compared.
-        name: where in the state this is.
+        wanted: the state of a trainer before its first step; empty entries are not compared.
+        name: the place inside the state, for error messages.
     """
     if isinstance(wanted, Mapping):
         if not isinstance(found, Mapping):
@@ -208,7 +208,7 @@ def check_optimiser(optimiser: torch.optim.Optimizer) -> None:
 
 
 def check_rows(rows: Any, steps: int) -> None:
-    """Raise unless ``rows`` are the metrics of a run after so many steps."""
+    """Raise unless ``rows`` can be the metrics of a run of ``steps`` steps."""
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
         raise ValueError("the rows of metrics must be a list of dictionaries")
     for row in rows:

@@ -1,8 +1,8 @@
 """Where to compute, and in which precision.
 
-Half precision on a CPU is tried in a child process first. Some virtual machines announce
-instructions (AMX, AVX512-FP16) that they do not let a program use. Torch's CPU library believes
-them, and the process dies of an illegal instruction at its first half-precision product.
+Half precision on a CPU is tried in a child process first. Some virtual machines report
+instructions (AMX, AVX512-FP16) that programs cannot use there. Torch's CPU library uses them, and
+the process is killed by an illegal instruction at its first half-precision product.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Device = Literal["auto", "cpu", "cuda", "mps"]
 
 
 def choose_device(name: str) -> torch.device:
-    """The device by its name; auto is the fastest there is."""
+    """The device by its name; "auto" is the fastest one of this machine."""
     present = {"cpu": True, "cuda": torch.cuda.is_available()}
     present["mps"] = torch.backends.mps.is_available()
     if name == "auto":
@@ -30,8 +30,8 @@ def choose_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-SETTING = "ONEDNN_MAX_CPU_ISA"  # of torch's CPU library: the newest instructions that it may use
-LOWER = ("AVX512_CORE", "AVX2")  # values of it that do without half-precision instructions
+SETTING = "ONEDNN_MAX_CPU_ISA"  # environment variable: the newest instructions torch may use
+LOWER = ("AVX512_CORE", "AVX2")  # values without half-precision instructions
 
 #: A convolution and a product with their backward, as training does them.
 PROBE = """

@@ -1,7 +1,7 @@
-"""What an experiment is: one record.
+"""The record of an experiment.
 
-The command line, sweeps, the demo and the report know an experiment by its record and by nothing
-else. Every field is required, so that a record cannot leave one of them out.
+The command line, sweeps, the demo and the report know an experiment only by its record. Every field
+is required, so that none can be forgotten.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from dbsurf.runs.folder import SUMMARY
 Scale = Literal["smoke", "laptop", "paper"]
 #: The options of every run, for a scale and a data folder.
 MakeRuns = Callable[[Scale, Path | None], list[Any]]
-ENOUGH = 5  # a configuration with fewer fields could belong to anything
+ENOUGH = 5  # a configuration with fewer fields could belong to several experiments
 
 
 @dataclass(frozen=True)
 class Headline:
-    """The number by which a run is known while it works.
+    """The number that is shown for a run while it runs.
 
     Attributes:
-        title: what the number is, in a word.
+        title: a short name of the number.
         key: its name in ``metrics.csv`` and ``summary.json``.
     """
 
@@ -86,7 +86,7 @@ def _check_kind(name: str, value: Any, kind: type) -> None:
 
 
 class ReportParts(Protocol):
-    """What the report asks of an experiment; the module that a record names has these functions.
+    """The functions of an experiment's report module.
 
     Each gets all runs of the report, of every experiment, and picks its own. Types are those of
     `dbsurf.report`.
@@ -97,12 +97,12 @@ class ReportParts(Protocol):
         ...
 
     def sentences(self, runs: Sequence[Any]) -> list[str]:
-        """What the runs support, the most important first; none without a finished run."""
+        """The main results in words, the most important first; none without a finished run."""
         ...
 
     def measures(self, run: Any) -> Iterator[tuple[str, str | None, float, dict[str, Any]]]:
-        """Rows of results.csv beyond the plain numbers of a run's summary: name, what it is of,
-        value, and columns that differ from the run's own."""
+        """Rows of results.csv beside the plain numbers of a run's summary: name, subject (an
+        estimator, a cell), value, and columns that differ from the run's own."""
         ...
 
 
@@ -113,14 +113,14 @@ class Experiment:
     Attributes:
         command: words of the command line after ``dbsurf``. The first one is the name of the
             experiment's folder.
-        title: a heading for it.
+        title: its heading.
         place: position among the experiments in help and report; lower is earlier.
         options: a frozen dataclass, the command line. ``config()`` says what a run computes as
             JSON, ``folder()`` says where its results are; fields with the metadata `EXECUTION` do
             not change what is computed.
-        presets: whole options by name.
+        presets: complete options by name.
         run: does a run, or continues an unfinished one.
-        headline: the number shown while runs work; None if there is none.
+        headline: the number shown while a run runs; None if there is none.
         summary: what a finished run's ``summary.json`` must hold.
         sweeps: named sweeps that this experiment has runs in.
         demo: the options of the runs in ``dbsurf demo``, for a data folder.
@@ -141,7 +141,7 @@ class Experiment:
 
     @property
     def name(self) -> str:
-        """One word, by which sweeps and folders call it: ``nas-table`` for ``nas table``."""
+        """Its name in one word, for sweeps and folders: ``nas-table`` for ``nas table``."""
         return self.command.replace(" ", "-")
 
     @property
@@ -155,15 +155,15 @@ class Experiment:
         return module  # type: ignore[no-any-return]
 
     def constants(self) -> dict[str, Any]:
-        """What every configuration of this experiment holds beside its options."""
+        """Entries beside the options that every configuration of this experiment has."""
         known = {item.name for item in fields(self.options)}
         usual = self.options().config()
         return {name: value for name, value in usual.items() if name not in known}
 
     def owns(self, configuration: Mapping[str, Any]) -> bool:
-        """Whether a configuration, of which nothing else is known, is one of this experiment.
+        """Whether a configuration of unknown origin belongs to this experiment.
 
-        A configuration of an older version may lack options that are new.
+        A configuration of an older version may lack new options.
         """
         constants = self.constants()
         known = {*constants, *(item.name for item in fields(self.options))}

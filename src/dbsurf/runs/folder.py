@@ -1,4 +1,4 @@
-"""Run folders: one process at a time in each, files with checksums, what is needed to run again."""
+"""Run folders: a lock for one process at a time, checksums, and what is needed to run again."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class FolderInUse(ValueError):
 
 @contextmanager
 def folder_lock(folder: Path) -> Iterator[None]:
-    """Hold a run folder, made if need be.
+    """Lock a run folder; it is made if it does not exist.
 
     Raises:
         FolderInUse: if another process holds it. The message says which.
@@ -46,25 +46,25 @@ def folder_lock(folder: Path) -> Iterator[None]:
 
 
 def in_use(folder: Path, lock: Path) -> FolderInUse:
-    """The error of a folder that another process holds."""
+    """The error for a folder that another process has locked."""
     who = holder(lock) or "another process"
     return FolderInUse(f"{folder} is in use by {who}: wait until it has ended, or choose another")
 
 
 @contextmanager
 def exclusive(path: Path, name: str = "", *, remove: bool = False) -> Iterator[bool]:
-    """Hold the lock of ``path`` if nobody does; the value says whether it is held.
+    """Try to lock the file ``path``; the value is True if that worked.
 
-    While it is held, the file says by whom.
+    While it is locked, the file contains the name of the holder.
 
     Args:
-        path: the file, made if need be.
-        name: what the file shall say; by default the process, its machine and the time.
+        path: the lock file; it is made if it does not exist.
+        name: name of the holder; by default the process, its machine and the time.
         remove: remove the file afterwards.
     """
     try:
         import fcntl
-    except ImportError:  # a system without such locks: one process at a time is up to the user
+    except ImportError:  # a system without such locks: the user has to take care
         yield True
         return
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -92,7 +92,7 @@ def exclusive(path: Path, name: str = "", *, remove: bool = False) -> Iterator[b
 
 
 def holder(path: Path) -> str:
-    """Who holds the lock, or held it when it was killed; empty if it was given back."""
+    """Who holds the lock, or held it when it was killed; empty if it was released."""
     try:
         return path.read_bytes().decode(errors="replace")
     except OSError:  # no file, or something that is not one
@@ -118,10 +118,10 @@ UNFINISHED = ".unfinished"  # end of the name of a folder that is being written
 
 @contextmanager
 def fresh_folder(out: Path, command: str) -> Iterator[Path]:
-    """A new folder that takes the name ``out`` only once everything in it is there.
+    """A temporary folder that is renamed to ``out`` when it is complete.
 
-    An earlier run of the same command is replaced; anything else of that name is left alone. What
-    a killed run left beside ``out`` is removed.
+    An earlier run of the same command is replaced; anything else of that name is an error. Remains
+    of a killed run beside ``out`` are removed.
     """
     if out.exists() and not _replaceable(out, command):
         raise ValueError(f"--out {out} exists and is not a folder of an earlier {command} run")
@@ -162,7 +162,7 @@ def _replaceable(out: Path, command: str) -> bool:
 
 
 def write_summary(folder: Path, summary: Mapping[str, Any]) -> None:
-    """Declare a run finished: write ``summary.json``, with checksums of itself and of the tables.
+    """Mark a run as finished: write ``summary.json`` with checksums of itself and of the tables.
 
     Raises:
         ValueError: if a result is not finite. Such a run has failed, and nothing is written.
@@ -196,8 +196,8 @@ def read_summary(folder: Path) -> dict[str, Any] | None:
 def verified(folder: Path, summary: dict[str, Any]) -> dict[str, Any]:
     """The content of ``summary.json`` without its checksums, which must be right.
 
-    Folders that were written before there were checksums begin with the experiment's name; they
-    are taken as they are.
+    Summaries of versions without checksums begin with the experiment's name; they are not
+    checked.
     """
     first = next(iter(summary), "")
     if first == "experiment":
@@ -235,7 +235,7 @@ def _not_finite(content: Any, name: str = "") -> Iterator[str]:
 
 
 def environment() -> dict[str, Any]:
-    """Versions, hardware and revision that a result depends on."""
+    """Versions, hardware and git revision, on which results depend."""
     return {
         "dbsurf": dbsurf.__version__,
         "torch": torch.__version__,

@@ -93,8 +93,8 @@ def complete(options: RunOptions, make: Callable[[], Job]) -> dict[str, Any]:
 def read_finished(folder: Path, config: dict[str, Any]) -> dict[str, Any] | None:
     """The summary if this run is finished; None if there is work to do.
 
-    A damaged summary is made again from the checkpoint, and a damaged ``config.json`` is written
-    again: summary and checkpoint hold the configuration too.
+    A damaged summary is computed again from the checkpoint. A damaged ``config.json`` is written
+    again, because summary and checkpoint contain the configuration too.
 
     Raises:
         ValueError: if the folder holds another run.
@@ -106,18 +106,18 @@ def read_finished(folder: Path, config: dict[str, Any]) -> dict[str, Any] | None
     except OtherConfiguration:
         raise
     except ValueError as error:
-        print(f"dbsurf: {error}; it is written again", file=sys.stderr)
+        print(f"dbsurf: {error}; the file is written again", file=sys.stderr)
     try:
         summary = read_summary(folder)
     except ValueError as error:
-        print(f"dbsurf: {error}; the results are made again", file=sys.stderr)
+        print(f"dbsurf: {error}; the results are computed again", file=sys.stderr)
     if summary is not None:
         refuse_other_config(summary["configuration"], config, folder)
     return summary
 
 
 class Job(ABC):
-    """A run in progress. A subclass says what is measured; the loop and the files are here.
+    """A run in progress. A subclass defines what is measured; the loop and the files are here.
 
     Args:
         options: the options of the experiment.
@@ -161,9 +161,9 @@ class Job(ABC):
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Work in the run folder, which no other process does meanwhile.
+        """Lock the run folder, so that no other process works in it.
 
-        An interrupt inside leaves with a message that says what was saved.
+        After an interrupt the message says what was saved.
         """
         with folder_lock(self.folder):
             try:
@@ -194,7 +194,7 @@ class Job(ABC):
         return load_checkpoint(self.folder, self._options.config(), self._take_over) is not None
 
     def _take_over(self, state: dict[str, Any]) -> None:
-        """Load a state; raises if it is not one that this run can have saved."""
+        """Load a state; raises if this run cannot have saved it."""
         trainer, rows, seconds = self._trainer, state["rows"], state["seconds"]
         check_layout(state["trainer"], trainer.state_dict())
         trainer.load_state_dict(state["trainer"])
@@ -262,7 +262,7 @@ class Job(ABC):
         if bad is not None:
             newest = self.folder / NEWEST
             kept = f"the last good checkpoint is {newest}" if newest.exists() else "none was saved"
-            raise ValueError(f"training is not finite any more at step {bad}; {kept}")
+            raise ValueError(f"a loss or a weight is not finite at step {bad}; {kept}")
 
     def evaluate(self) -> None:
         """Add a row to the metrics."""

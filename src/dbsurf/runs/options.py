@@ -1,4 +1,4 @@
-"""What a run is, told from its options: its configuration, and that configuration's name."""
+"""The configuration of a run, made from its options, and checks of options."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from dbsurf.files import parse_json
 EXECUTION: dict[str, Any] = {"identity": False}
 
 
-#: What the experiments set themselves when they build an estimator.
+#: Arguments of estimators that the experiments set themselves.
 TAKEN = ("n", "name", "validate")
 
-MOST = 10**12  # of any number of steps, images, epochs or draws
+MOST = 10**12  # largest number of steps, images, epochs or draws
 #: The largest values of options that decide how much memory a run needs, and of seeds.
 LARGEST = {
     "n": 2**16,
@@ -63,7 +63,7 @@ class RunOptions(Protocol):
 
 
 def configuration(options: Any) -> dict[str, Any]:
-    """All fields of a dataclass that say what a run computes, as they come back from JSON."""
+    """All fields that say what a run computes, with values as JSON returns them."""
     chosen = [item.name for item in fields(options) if item.metadata.get("identity", True)]
     found: dict[str, Any] = json.loads(
         json.dumps({name: getattr(options, name) for name in chosen})
@@ -72,7 +72,7 @@ def configuration(options: Any) -> dict[str, Any]:
 
 
 def config_hash(experiment: str, config: Mapping[str, Any]) -> str:
-    """Twelve hexadecimal digits that stand for a configuration, the same on every machine.
+    """A hash of a configuration: twelve hexadecimal digits, the same on every machine.
 
     Example:
         >>> config_hash("vae", {"n": 4, "seed": 0}) == config_hash("vae", {"seed": 0, "n": 4})
@@ -104,11 +104,11 @@ def named_values(texts: Iterable[str]) -> dict[str, Any]:
 
 
 def check_counts(options: Any, lowest: Mapping[str, float]) -> None:
-    """Raise if a number is below what makes sense, or above what any machine can do.
+    """Raise if a number is too small or too large.
 
     Args:
         options: a dataclass.
-        lowest: the least value of every option that is checked; the largest is in `LARGEST`.
+        lowest: the smallest value of every option that is checked; the largest is in `LARGEST`.
     """
     for name, least in lowest.items():
         value, most = getattr(options, name), LARGEST.get(name, MOST)
@@ -131,9 +131,9 @@ def check_rates(options: Any, names: Iterable[str]) -> None:
 def check_memory(needed: int, what: str) -> None:
     """Raise if ``what`` needs more bytes than this machine has.
 
-    Linux hands out memory that it does not have, and kills the process that uses it.
+    Linux lets a process allocate more memory than there is, and kills it when it uses it.
     """
-    if not hasattr(os, "sysconf"):  # Windows refuses at once
+    if not hasattr(os, "sysconf"):  # on Windows the allocation itself fails
         return
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > there:

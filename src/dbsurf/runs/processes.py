@@ -1,6 +1,6 @@
-"""Signals and processes: a run that is asked to stop saves first; a killed one affects no other.
+"""Signals and processes: a run saves before it stops; a killed run does not affect others.
 
-SIGINT, SIGTERM and SIGHUP let the current step finish and be saved.
+After SIGINT, SIGTERM or SIGHUP the current step is finished and saved.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _asked: ContextVar[Callable[[], bool]] = ContextVar("asked", default=lambda: Fal
 
 @contextmanager
 def stopping_when(asked: Callable[[], bool]) -> Iterator[None]:
-    """Runs inside stop as by a signal once ``asked()`` is true, for threads without signals."""
+    """Runs inside stop, as by a signal, once ``asked()`` is true; for threads without signals."""
     token = _asked.set(asked)
     try:
         yield
@@ -92,7 +92,7 @@ ATTEMPTS = 4  # times that a run may kill its process before it counts as failed
 GRACE = 20.0  # seconds in which a process without a parent may save what it has
 LOOK = 0.5  # seconds between two checks for a request to stop
 
-#: Held in a process while it works on a run.
+#: A lock that a process holds while it works on a run.
 busy = threading.Lock()
 
 
@@ -202,9 +202,9 @@ def begin() -> None:
 
 
 def _end_with_parent() -> None:
-    """Once the parent is gone, killed perhaps, stop as if it had asked; then end.
+    """Stop and end as soon as the parent process is gone.
 
-    Without this, the processes of a killed sweep would train on beside those of the next.
+    Without this, the processes of a killed sweep would train on beside those of the next sweep.
     """
     parent = multiprocessing.parent_process()
     assert parent is not None

@@ -1,4 +1,4 @@
-"""What a run records while it trains: metrics.csv, TensorBoard events, losses, seconds of work."""
+"""Records of a training run: metrics.csv, TensorBoard events, recent losses, time."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def read_metrics(folder: Path) -> list[dict[str, float | None]]:
 
 
 class Events:
-    """Scalars for TensorBoard; what an interrupted run wrote beyond its checkpoint is purged.
+    """Scalars for TensorBoard; events of an interrupted run after its checkpoint are purged.
 
     Args:
         folder: the run folder.
-        step: the step from which the run goes on.
+        step: the step at which the run starts or continues.
         enabled: whether to write events at all.
     """
 
@@ -85,7 +85,7 @@ class Events:
         trace: TracebackType | None,
     ) -> None:
         if self._writer is not None:
-            with suppress(OSError):  # its own files decide how a run ended
+            with suppress(OSError):  # events are an extra: an error here must not fail the run
                 self._writer.close()
 
 

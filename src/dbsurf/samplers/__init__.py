@@ -7,6 +7,7 @@ from dbsurf.samplers.dirichlet_copula import DirichletCopula
 from dbsurf.samplers.gaussian_copula import GaussianCopula
 from dbsurf.samplers.iid import IID
 from dbsurf.samplers.min_discrepancy import MinDiscrepancy
+from dbsurf.samplers.residual import Residual
 
 __all__ = [
     "IID",
@@ -15,6 +16,7 @@ __all__ = [
     "DirichletCopula",
     "GaussianCopula",
     "MinDiscrepancy",
+    "Residual",
     "Sampler",
     "UniformSampler",
 ]

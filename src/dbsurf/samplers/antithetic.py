@@ -25,8 +25,8 @@ class Antithetic(UniformSampler):
 
     def uniforms(self, like: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
         first = uniform(like, n // 2, generator)
-        # torch.rand draws multiples of eps/2 from 0 to 1 - eps/2; reflecting that grid onto
-        # itself keeps the mirrored numbers below 1 and exactly as uniform as the first.
+        # torch.rand draws multiples of eps/2 from 0 to 1 - eps/2. The reflection maps that grid
+        # onto itself, so the mirrored numbers are below 1 and have exactly the same law.
         largest = 1 - torch.finfo(first.dtype).eps / 2
         pairs = first.new_empty((n // 2, 2, *like.shape))
         pairs[:, 0] = first

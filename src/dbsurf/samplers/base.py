@@ -1,4 +1,4 @@
-"""What a sampler is: n samples, along the first axis, each coordinate on its own."""
+"""The base class of samplers, and what they share."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ PIECE = 2**12
 class Sampler(ABC):
     """Draws n samples jointly; coordinates stay independent of each other.
 
-    A subclass says how bits and category numbers are drawn (`binary`, `categorical`), and, where
-    it is known, the law of the count of ones (`count_law`). Everything about distributions, their
-    shapes and their supports is done here.
+    A subclass draws bits and category numbers (`binary`, `categorical`) and, if it is known, gives
+    the law of the count of ones (`count_law`). Distributions, shapes and supports are handled
+    here.
 
     Attributes:
-        smallest: the smallest n that makes sense.
+        smallest: the smallest n that it can draw.
         even: whether n has to be even.
         keeps_marginals: whether every sample, alone, follows the distribution for every p.
         independent: whether the samples are independent of each other.
@@ -49,7 +49,7 @@ class Sampler(ABC):
                 law of scipy.stats.
             n: number of samples; the first axis of the result.
             generator: source of randomness, on the distribution's device.
-            tail: mass at which an infinite support is grouped.
+            tail: tail mass at which an infinite support is cut off and grouped.
 
         Returns:
             A tensor of shape ``(n, *batch, *event)`` and of the dtype and device that the
@@ -63,7 +63,7 @@ class Sampler(ABC):
             return law.draw(self, n, generator)
 
     def check_count(self, n: int) -> int:
-        """Return n if this sampler can draw so many."""
+        """Return n if this sampler can draw n samples; else raise a ValueError."""
         owner = type(self).__name__
         return checks.sample_count(n, minimum=self.smallest, even=self.even, owner=owner)
 
@@ -79,6 +79,19 @@ class Sampler(ABC):
         """Law of the count of ones among n Bernoulli samples, ``(n + 1, *coords)``."""
         raise ValueError(f"the count law of {type(self).__name__} is not known in closed form")
 
+    def pair_ratio(self, probs: Tensor, n: int, one: Tensor, two: Tensor) -> Tensor:
+        """How much likelier two categories are to occur together than in independent samples.
+
+        That is P(a, b) / (p_a p_b), with P the mean over pairs of samples.
+
+        Args:
+            probs: ``(*coords, m)``.
+            n: number of samples.
+            one: the category numbers a, ``(..., *coords)``.
+            two: the category numbers b, all different from a, ``(..., *coords)``.
+        """
+        raise ValueError(f"the pair law of {type(self).__name__} is not known in closed form")
+
     def disagreement(self, probs: Tensor, n: int) -> Tensor:
         """Mean over pairs of the probability that two Bernoulli samples differ, ``(*coords,)``."""
         return laws.disagreement(self.count_law(probs, n))
@@ -86,8 +99,8 @@ class Sampler(ABC):
     def debias_factor(self, probs: Tensor, n: int) -> Tensor:
         """Factor that makes LOORF over these samples unbiased (`dbsurf.laws.debias_factor`).
 
-        Worked out in pieces of `PIECE` coordinates: a count law takes several times n as much
-        memory as its probabilities, and small pieces stay in the cache.
+        Computed for `PIECE` coordinates at a time: a count law needs several times n as much memory
+        as its probabilities, and small pieces stay in the cache.
         """
         if torch.compiler.is_compiling() or probs.numel() <= PIECE:
             return laws.debias_factor(lambda minor: self.disagreement(minor, n), probs)
@@ -102,9 +115,10 @@ class Sampler(ABC):
 
 
 class UniformSampler(Sampler):
-    """A sampler that sends n dependent uniform numbers through the inverse cdf.
+    """A sampler that puts n dependent uniform numbers through the inverse cdf.
 
-    A subclass gives `uniforms`: each of them uniform on [0, 1), jointly spread.
+    A subclass defines `uniforms`. Each number must be uniform on [0, 1); how they depend on each
+    other is up to the subclass.
     """
 
     @abstractmethod
@@ -122,9 +136,9 @@ class UniformSampler(Sampler):
 def uniform(like: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
     """n independent uniforms on [0, 1) for every entry of ``like``, ``(n, *like.shape)``.
 
-    At least float32: half precision has too few values between 0 and 1 to compare p with. As with
-    torch's own samplers, float32 numbers are multiples of 2**-24, and a probability below that is
-    drawn as if it were 2**-24 (0 stays 0); float64 distributions go down to 2**-53.
+    At least float32, because half precision has too few values between 0 and 1. As with torch's
+    own samplers, float32 numbers are multiples of 2**-24, and a probability below that is drawn as
+    if it were 2**-24 (0 stays 0). In float64 the limit is 2**-53.
     """
     dtype = torch.promote_types(like.dtype, torch.float32)
     return torch.rand((n, *like.shape), dtype=dtype, device=like.device, generator=generator)
@@ -138,7 +152,7 @@ def ones_below(uniforms: Tensor, probs: Tensor) -> Tensor:
 
 
 def below_one(uniforms: Tensor) -> Tensor:
-    """The uniforms, at most 1 - eps: a total times that stays below the total when rounded."""
+    """The uniforms, clamped to 1 - eps: so u times a total is below the total after rounding."""
     return uniforms.clamp(max=1 - torch.finfo(uniforms.dtype).eps)
 
 
@@ -146,7 +160,7 @@ def invert_cdf(cumulative: Tensor, uniforms: Tensor) -> Tensor:
     """Categories ``(*coords, k)`` of k uniforms each under cumulative weights ``(*coords, m)``.
 
     The weights need not sum to one; the uniforms come from `below_one`. A category of weight 0 is
-    never chosen: the search passes over equal entries, and the target stays below the total.
+    never chosen: the search skips equal entries, and the target is below the total.
     """
     target = uniforms * cumulative[..., -1:]
     return torch.searchsorted(cumulative, target.contiguous(), right=True)

@@ -15,20 +15,20 @@ from dbsurf.samplers.base import Sampler, below_one, invert_cdf, ones_below, uni
 
 
 class DBSample(Sampler):
-    r"""Each sample is drawn to correct the discrepancy of those before it.
+    r"""Each sample is drawn to correct the discrepancy (sample mean minus p) of those before it.
 
     $$x_i \sim \mathrm{Bernoulli}(q_i), \qquad
       q_1 = p, \quad q_{i+1} = \min\bigl(1, (p(1+\alpha) - \alpha \hat p_i)_+\bigr).$$
 
-    For a categorical law the same is done for every category and q is normalised (algorithm 2,
-    where the printed division by i is by k, the number of samples drawn).
+    For a categorical law the same is done for every category and q is normalised (algorithm 2; the
+    paper prints a division by i there, it must be by k, the number of samples drawn).
 
     Args:
         alpha: correction factor $\alpha \ge 0$: a number, a tensor broadcastable to the
             coordinates, or ``"preserve"`` for the largest that keeps the marginals, coordinate by
             coordinate. 0 gives independent samples. Above `dbsurf.laws.preserving_alpha` the
-            samples are no longer distributed alike (proposition 2.2): the second shifts towards
-            1/2, and later ones may swing back past p.
+            samples no longer have the law of p (proposition 2.2): the mean of the second is closer
+            to 1/2, and later ones may be on the other side of p.
 
     Example:
         >>> import torch
@@ -47,7 +47,7 @@ class DBSample(Sampler):
     def binary(self, probs: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
         draws = torch.rand(
             (n, *probs.shape), dtype=probs.dtype, device=probs.device, generator=generator
-        )  # becomes the samples, slice by slice
+        )  # overwritten by the samples, slice by slice
         transformed = torch._C._are_functorch_transforms_active()
         mark = ones_below if transformed else Tensor.lt_  # (torch.func.vmap has no rule for lt_)
         alpha: float | Tensor
@@ -58,9 +58,9 @@ class DBSample(Sampler):
         first, *others = draws.unbind(0)
         count = mark(first, probs).clone()
         for i, draw in enumerate(others, start=1):
-            # q = p - alpha (count - i p) / i. The difference comes first, and is exactly 0 at p = 0
-            # and 1: p (1 + alpha) would lose p to a large alpha. A uniform is below q exactly when
-            # it is below q clamped to [0, 1].
+            # q = p - alpha (count - i p) / i. In this order the difference is exactly 0 at p = 0
+            # and 1; p (1 + alpha) would lose p for large alpha. No clamp is needed: a uniform in
+            # [0, 1) is below q exactly when it is below q clamped to [0, 1].
             excess = torch.sub(count, probs, alpha=i)
             if isinstance(alpha, Tensor):
                 q = torch.addcmul(probs, excess, alpha, value=-1 / i)
@@ -73,7 +73,7 @@ class DBSample(Sampler):
         draws = below_one(uniform(probs[..., 0], n, generator))  # (n, *coords)
         probs = probs.to(draws.dtype)
         if isinstance(self.alpha, str):
-            # A category that never occurs is never corrected, whatever alpha is.
+            # A category of probability 0 stays at 0, whatever alpha is.
             bound = laws.preserving_alpha(probs, validate=False).masked_fill(probs == 0, torch.inf)
             alpha: float | Tensor = bound.amin(-1)
         else:
@@ -105,7 +105,7 @@ class DBSample(Sampler):
         return alpha
 
     def debias_factor(self, probs: Tensor, n: int) -> Tensor:
-        if isinstance(self.alpha, Tensor) and self.alpha.ndim:  # one alpha for each p: all at once
+        if isinstance(self.alpha, Tensor) and self.alpha.ndim:  # one alpha for each p: no pieces
             return laws.debias_factor(lambda minor: self.disagreement(minor, n), probs)
         return super().debias_factor(probs, n)
 
@@ -131,7 +131,7 @@ def sample(
         n: number of samples, the first axis of the result.
         alpha: correction factor; see `DBSample`.
         generator: source of randomness, on the distribution's device.
-        tail: mass at which an infinite support is grouped.
+        tail: tail mass at which an infinite support is cut off and grouped.
 
     Example:
         >>> import torch, dbsurf

@@ -12,9 +12,9 @@ from dbsurf.samplers.base import UniformSampler, ones_below
 class DirichletCopula(UniformSampler):
     r"""Negatively dependent uniforms $u_i = (1 - d_i)^{n-1}$, d from a flat Dirichlet law.
 
-    Each $d_i$ is Beta(1, n - 1), so each $u_i$ is uniform. At most one $d_i$ can be large: small
-    $u_i$ exclude each other. For Bernoulli coordinates the rarer value takes the small side,
-    which makes the correlation as negative as this copula can.
+    Each $d_i$ is Beta(1, n - 1), so each $u_i$ is uniform. At most one $d_i$ can be large, so
+    at most one $u_i$ can be small. For Bernoulli coordinates small $u_i$ give the rarer value,
+    which makes the correlation as negative as this copula allows.
 
     Reference:
         Dimitriev and Zhou, "ARMS: Antithetic-REINFORCE-Multi-Sample gradient for binary

@@ -15,7 +15,7 @@ class GaussianCopula(UniformSampler):
     r"""Uniforms $u_i = \Phi(z_i)$ of normals with correlation $-1/(n-1)$, the lowest there is.
 
     $z_i = \sqrt{n/(n-1)}\,(g_i - \bar g)$ with independent normal $g_i$ has that correlation
-    exactly: no matrix is factored, so none has to be made positive definite by a jitter.
+    exactly, without factoring a covariance matrix.
 
     Reference:
         Dimitriev and Zhou, "ARMS: Antithetic-REINFORCE-Multi-Sample gradient for binary

@@ -90,14 +90,9 @@ class StochasticBeam(Group):
         if finished is None:
             finished = torch.zeros(shape, dtype=torch.bool, device=logits.device)
         keep = min(self.n + 1, vocabulary)
-        found = [
-            self._children(row, end, log_prob, perturbed, keep, pad)
-            for row, end, log_prob, perturbed in zip(
-                logits, finished, self.log_probs, self.perturbed, strict=True
-            )
-        ]
+        children = self._children(logits, finished, keep, pad)
         perturbed, log_prob, token = (
-            torch.cat(column, -1) for column in zip(*found, strict=True)
+            column.movedim(0, -2).flatten(-2) for column in children
         )  # (*batch, (n + 1) * keep)
         best, place = perturbed.topk(self.n + 1, -1)
         self.perturbed = best.movedim(-1, 0)
@@ -113,22 +108,17 @@ class StochasticBeam(Group):
         return self.perturbed[-1]
 
     def _children(
-        self,
-        logits: Tensor,
-        finished: Tensor,
-        log_prob: Tensor,
-        perturbed: Tensor,
-        keep: int,
-        pad: int,
+        self, logits: Tensor, finished: Tensor, keep: int, pad: int
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The ``keep`` best continuations of one sequence of each prompt, ``(*batch, keep)``.
+        """The ``keep`` best continuations of every sequence, ``(n + 1, *batch, keep)``.
 
         Children's Gumbels are drawn given that their maximum is the parent's. That map is
         increasing, so the best children are chosen before it is applied.
         """
+        log_prob, perturbed = self.log_probs, self.perturbed
         dead = perturbed == -torch.inf
-        uniforms = self._random(*self.batch_shape, keep)
-        exponentials = -torch.log1p(-self._random(*self.batch_shape, keep))
+        random = self._random(self.n + 1, 2, *self.batch_shape, keep)
+        uniforms, exponentials = random[:, 0], -torch.log1p(-random[:, 1])
         token, law, time, total = first_arrivals(logits, uniforms, exponentials)
         invalid = ~torch.isfinite(total) & ~finished & ~dead
         if invalid.any():

@@ -1,1 +1,1 @@
-"""Many runs at once: on one machine or a cluster, stopped and started at will."""
+"""Many runs at once, on one machine or a cluster; a sweep can be stopped and continued."""

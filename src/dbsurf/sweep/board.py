@@ -1,4 +1,4 @@
-"""The states of a sweep's runs, read from their folders: the same for every engine."""
+"""The states of a sweep's runs, read from their folders, for every engine."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Entry:
                 self._first = written, self.step
 
     def finish(self) -> None:
-        """Read what the summary says in the end."""
+        """Read the final numbers from the summary."""
         summary = read_summary(self.run.folder) or {}
         self.state, self.step = "done", self.run.steps or self.step
         headline = summary.get(self._name(), self.headline)
@@ -68,7 +68,7 @@ class Entry:
         return "" if headline is None else headline.key
 
     def left(self) -> float | None:
-        """Seconds that it still needs at the speed it has had since it was first seen."""
+        """Seconds left at its speed since the first look."""
         if self.state != "running" or self._first is None or self.run.steps is None:
             return None
         since, start = self._first
@@ -83,7 +83,7 @@ class Board:
 
     Args:
         runs: in the order of the plan.
-        sweep: mark of this sweep in the files of the locks that its runs hold.
+        sweep: identifier of this sweep, written into the lock files of its runs.
     """
 
     def __init__(self, runs: Sequence[Run], sweep: str) -> None:
@@ -98,23 +98,23 @@ class Board:
         self._begun, self._share = time.monotonic(), self._done()
 
     def look(self) -> None:
-        """See which runs are at work, and how far they are."""
+        """Update which runs are running, and how far they are."""
         for entry in self.entries.values():
             if entry.state in ("waiting", "running", "elsewhere"):
                 if self._holds(entry.run):
-                    entry.state = "running"  # until the engine says what became of it
+                    entry.state = "running"  # until the engine reports its end
                 if entry.state != "waiting":
                     entry.look()
 
     def busy(self) -> bool:
-        """Whether any run of this sweep is at work."""
+        """Whether any run of this sweep is running."""
         return any(self._holds(entry.run) for entry in self.entries.values())
 
     def _holds(self, run: Run) -> bool:
         return holder(run.lock) == self.sweep
 
     def set(self, run: Run, state: State, message: str = "") -> None:
-        """Note what became of a run."""
+        """Set the state of a run."""
         entry = self.entries[run.name]
         entry.state, entry.message = state, message
         if state == "done":
@@ -123,7 +123,7 @@ class Board:
             entry.look()
 
     def stopped(self) -> None:
-        """Nobody is at work any more; a lock's file may still say so."""
+        """Mark running runs as waiting: all workers have ended, though lock files may remain."""
         for entry in self.entries.values():
             if entry.state == "running":
                 entry.look()
@@ -136,7 +136,7 @@ class Board:
         return [entry for entry in self.entries.values() if entry.state == "failed"]
 
     def left(self) -> float | None:
-        """Seconds for all that is not done, at the speed so far."""
+        """Seconds left for all runs, at the speed so far."""
         gained = self._done() - self._share
         if gained <= 0:
             return None

@@ -17,7 +17,7 @@ from dbsurf.sweep.plan import write_plan
 from dbsurf.sweep.run import Outcome, Run, work
 
 LOOK = 0.5  # seconds between two updates of the table
-AGAIN = 2.0  # seconds before a run of another process is tried again
+AGAIN = 2.0  # seconds before retrying a run that another process works on
 STOPS = 10  # times that a run may be stopped from outside before it counts as failed
 
 
@@ -53,7 +53,7 @@ def supervise(
                 run, "waiting" if outcome.state == "stopped" else outcome.state, outcome.message
             )
         if later and not pending:
-            time.sleep(LOOK)  # other processes work on all that is left
+            time.sleep(LOOK)  # all remaining runs are being done by other processes
         board.look()
         look()
 

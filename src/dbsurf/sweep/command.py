@@ -1,4 +1,4 @@
-"""``dbsurf sweep``: many runs, on one machine or a cluster; how long they would take."""
+"""``dbsurf sweep``: many runs on one machine or a cluster, or an estimate of their time."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ class Options:
     """
 
     name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SWEEP")]
-    """table1, figure1, table2, toy: parts of the paper. Or an experiment, with --grid: vae,
-    nas-table, nas-supernet."""
+    """table1, figure1, table2, toy: parts of the paper. sequences: groups of sequences. Or an
+    experiment, with --grid: vae, nas-table, nas-supernet."""
     scale: Scale = "smoke"
     """smoke: minutes, no download. laptop: a night. paper: the paper's own size."""
     grid: tuple[str, ...] = ()
@@ -121,7 +121,7 @@ class Options:
     threads: int = 0
     """Threads of each run (0: the cores divided by the workers; 1 on a cluster)."""
     data_dir: Path | None = None
-    """Data folder, instead of the one that DBSURF_DATA names."""
+    """Data folder; by default the one that DBSURF_DATA names."""
     dry_run: bool = False
     """List the runs and estimate their time by a short trial."""
     preset: Annotated[str | None, tyro.conf.Suppress] = None

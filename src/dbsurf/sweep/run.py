@@ -135,7 +135,8 @@ class Outcome:
     """How a worker's attempt at a run ended.
 
     Attributes:
-        state: ``stopped`` means saved by request; ``elsewhere`` that another process works on it.
+        state: ``stopped``: it was asked to stop and has saved; ``elsewhere``: another process
+            works on it.
         message: why it failed, in one line.
     """
 
@@ -187,7 +188,7 @@ def printing_to(log: Path) -> Iterator[None]:
 
 
 class Log(io.TextIOBase):
-    """A log that takes what it can: a full disk does not stop a run in the middle of a line.
+    """A log file that ignores a full disk.
 
     The run stops when it cannot write its own files, with an error that names the file.
 

@@ -184,7 +184,7 @@ def test_uniform_sampling_chooses_by_the_training_loss_of_cells_it_draws(tiny, t
 
 def test_steps_stand_above_epochs_and_divergence_is_named(tiny):
     options = dataclasses.replace(tiny, steps=5, learning_rate=1e30, warmup_epochs=0)
-    with pytest.raises(ValueError, match="training is not finite any more at step"):
+    with pytest.raises(ValueError, match="a loss or a weight is not finite at step"):
         search(options)
 
 

@@ -22,6 +22,7 @@ TINY = replace(
     batch=2,
     pool=10,
     replicates=2,
+    variance_draws=2,
 )
 
 
@@ -53,7 +54,21 @@ def test_the_report_has_a_section_with_both_tables_and_all_figures(folder):
     assert "Systematic halves of sequences" in first
     assert "n = 4" in second
     names = {name for name, *_ in report.measures(runs[0])}
-    assert names == {"error_ratio", "reward", "training_error_ratio"}
+    assert names == {"error_ratio", "reward", "training_error_ratio", "training_variance_ratio"}
+
+
+def test_a_run_that_did_not_measure_the_variance_is_reported_without_it(folder):
+    (run,) = collect([folder], EXPERIMENTS)
+    kept = [
+        {name: value for name, value in one.items() if "variance" not in name}
+        for one in run.summary["outcomes"]
+    ]
+    older = replace(run, summary={**run.summary, "outcomes": kept})
+    (section,) = report.sections([older])
+    table = section.blocks[3]
+    place = table.titles.index("Variance ratio")
+    assert {row.cells[place].text for row in table.rows} == {""}
+    assert "training_variance_ratio" not in {name for name, *_ in report.measures(older)}
 
 
 def test_one_part_alone(tmp_path):
@@ -70,6 +85,7 @@ def test_one_part_alone(tmp_path):
         (["--groups", "3"], "--groups must be even numbers of at least 2, got [3]"),
         (["--seeds", "1"], "--seeds must be at least 2, got 1"),
         (["--laws", "1", "--sharpness", "1"], "must be at least 2, got 1 times 1"),
+        (["--variance-draws", "1"], "--variance-draws must be at least 2, got 1"),
         (["--rate", "0"], "--rate must be a number above 0, got 0.0"),
         (["--pool", "6000"], "--pool must be at most 5000, got 6000"),
     ],

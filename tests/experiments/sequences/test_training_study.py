@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 import torch
@@ -11,14 +13,24 @@ from dbsurf.experiments.sequences.addition import (
     Transformer,
     answer_log_probs,
     complete,
+    complete_beam,
     prompts_and_answers,
     success,
 )
-from dbsurf.experiments.sequences.arms import TRAINED, Arm
-from dbsurf.sequences import Systematic
+from dbsurf.experiments.sequences.arms import TRAINED, WITHOUT_REPLACEMENT, Arm
+from dbsurf.experiments.sequences.groups import Prompts, draw, group_loss
+from dbsurf.sequences import StochasticBeam, Systematic
 
 TINY = training.Size(
-    seeds=2, n=(4,), pretraining=5, steps=4, batch=3, pool=20, every=2, replicates=3
+    seeds=2,
+    n=(4,),
+    pretraining=5,
+    steps=4,
+    batch=3,
+    pool=20,
+    every=2,
+    replicates=3,
+    variance_draws=3,
 )
 
 
@@ -58,28 +70,76 @@ def test_a_later_digit_does_not_change_an_earlier_probability():
     torch.testing.assert_close(both[0][:, :2], both[1][:, :2])
 
 
-@pytest.mark.parametrize("arm", [Arm("systematic halves", "prefix"), Arm("iid", "leave-one-out")])
-def test_gradients_of_groups_are_unbiased_at_a_model(arm):
+def test_a_beam_has_different_answers_of_the_policy():
+    torch.manual_seed(0)
+    model, (prompts, _) = Transformer(), prompts_and_answers()
+    beam = StochasticBeam(5, 4, generator=torch.Generator().manual_seed(1))
+    tokens = complete_beam(model, prompts[:4], beam)  # (5, 4, 3)
+    for prompt in range(4):
+        assert len(tokens[:, prompt].unique(dim=0)) == 5
+        # The search keeps the right prefixes: its log-probabilities are those of its answers.
+        repeated = prompts[prompt].expand(5, 6)
+        log_probs = answer_log_probs(model, repeated, tokens[:, prompt]).sum(1)
+        torch.testing.assert_close(beam.log_probs[:5, prompt].float(), log_probs)
+
+
+def fixed_batch(begin: training.Start, size: int) -> Prompts:
+    """Prompts of the pool with their exact reward as the baseline known from elsewhere."""
+    prompts, answers = (table[begin.pool[:size]] for table in prompts_and_answers())
+    return Prompts(prompts, answers, success(begin.model, prompts, answers))
+
+
+@pytest.fixture(scope="module")
+def begin():
+    return training.start(training.Size(pretraining=100, pool=20), 0)
+
+
+@pytest.mark.parametrize(
+    "arm",
+    [
+        Arm("systematic halves", "prefix"),
+        Arm("iid", "leave-one-out"),
+        Arm(WITHOUT_REPLACEMENT, "known"),
+        Arm(WITHOUT_REPLACEMENT, "none"),
+    ],
+    ids=str,
+)
+def test_gradients_of_groups_are_unbiased_at_a_model(begin, arm):
     """The mean over many groups, projected on the exact gradient, by a z-test of 5 sigma."""
-    size = training.Size(pretraining=100, batch=2, pool=20)
-    begin = training.start(size, 0)
-    prompts, answers = prompts_and_answers()
-    which = begin.pool[:2]
-    parameters = tuple(begin.model.parameters())
-    exact = success(begin.model, prompts[which], answers[which])
-    loss = answer_log_probs(begin.model, prompts[which], answers[which]).sum(1).exp().mean()
-    truth = torch.autograd.grad(loss, parameters)
+    batch = fixed_batch(begin, 2)
+    truth = training.exact_gradient(begin.model, batch)
     generator = torch.Generator().manual_seed(0)
-    slopes = []
-    for _ in range(150):
-        found, _ = training.group_loss(
-            begin.model, prompts[which], answers[which], arm, 8, generator, exact
-        )
-        gradient = torch.autograd.grad(found.mean(), parameters)
-        slopes.append(sum((a * b).sum() for a, b in zip(gradient, truth, strict=True)))
-    square = sum(part.square().sum() for part in truth)
-    ratios = torch.stack(slopes) / square
+    found = training.repeated_gradients(begin.model, batch, arm, 8, 150, generator)
+    ratios = found @ truth / truth.square().sum()
     assert (ratios.mean() - 1).abs() < 5 * ratios.std() / 150**0.5
+
+
+@pytest.mark.parametrize("arm", TRAINED, ids=str)
+def test_repeated_gradients_are_those_of_one_draw_after_the_other(begin, arm):
+    """Groups of a batch that is repeated, and split again, have the gradients of their parts."""
+    batch = fixed_batch(begin, 3)
+    found = training.repeated_gradients(
+        begin.model, batch, arm, 4, 2, torch.Generator().manual_seed(3)
+    )
+    whole = draw(begin.model, batch.repeated(2), arm, 4, torch.Generator().manual_seed(3))
+    loss = group_loss(begin.model, whole)  # (6,)
+    for part, gradient in zip(loss.split(3), found, strict=True):
+        parameters = tuple(begin.model.parameters())
+        parts = torch.autograd.grad(part.mean(), parameters, retain_graph=True)
+        expected = torch.cat([one.flatten() for one in parts])
+        torch.testing.assert_close(gradient, expected, atol=1e-5, rtol=1e-3)
+
+
+def test_the_variance_is_measured_without_a_change_of_training(begin):
+    size = replace(TINY, steps=4)
+    first, second = (
+        training.train(begin, TRAINED[3], 4, replace(size, variance_draws=draws))[0]
+        for draws in (2, 5)
+    )
+    for one, two in zip(first, second, strict=True):
+        assert one["reward"] == two["reward"]
+        assert one["variance"] != two["variance"]
+    assert all(row["variance"] > 0 and row["square"] > 0 for row in first)
 
 
 def test_tables_and_figures(tmp_path):
@@ -95,6 +155,9 @@ def test_tables_and_figures(tmp_path):
     reference = outcomes[outcomes.arm == str(training.REFERENCE)]
     assert reference.gain.tolist() == [0]
     assert reference.error.tolist() == [1]
+    assert reference.variance.tolist() == [1]
+    assert (runs.groupby(["seed", "arm"]).variance.count() == 3).all()
+    assert (tmp_path / "variances.png").stat().st_size > 5000
     assert (tmp_path / "rewards.png").stat().st_size > 5000
     assert (tmp_path / "gradient-errors.png").stat().st_size > 5000
 

@@ -196,7 +196,7 @@ def test_nan_stops_at_its_step_and_keeps_the_last_good_checkpoint(
     monkeypatch.setattr(Trainer, "step", poisoned)
     assert main(words(tiny(data, tmp_path / "run"))) == 2
     error = capsys.readouterr().err.splitlines()[-1]
-    assert "not finite any more at step 123; the last good checkpoint is" in error
+    assert "a loss or a weight is not finite at step 123; the last good checkpoint is" in error
     saved = read_checkpoint(tmp_path / "run" / NEWEST)["state"]["trainer"]
     assert saved["steps"] == 100
     assert all(value.isfinite().all() for value in saved["model"].values())

@@ -1,4 +1,4 @@
-"""The landscape that a search runs on: accuracies of all cells, from the benchmark or synthetic."""
+"""The table of accuracies that a search looks up: from the benchmark, or synthetic."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Table:
     def accuracies(self, *, dataset: str, split: Split, epochs: Epochs) -> Floats:
         """Accuracies of all cells, ``(15625,)``.
 
-        All three must be named, so that an accuracy after 12 epochs is not taken for one after 200.
+        All three must be given by name, so that 12 and 200 epochs are not confused.
         """
         known = sorted({name for name, _, _ in self.columns})
         if dataset not in known:
@@ -112,7 +112,7 @@ def load_table(dataset: str, folder: Path | None = None) -> Table:
 # training is noisy. Results on it are labelled synthetic.
 
 CHANCE, CEILING = 10.0, 95.0
-# none, skip, 1x1, 3x3, pool: how good an operation is by itself.
+# Quality of each operation alone: none, skip, 1x1, 3x3, pool.
 _MERIT = np.array([-0.6, 0.3, 0.5, 1.0, -0.3])
 _SEED = 20231
 
@@ -125,7 +125,7 @@ def synthetic_columns() -> dict[tuple[str, str, int], npt.NDArray[np.float64]]:
     kinds = len(space.OPERATIONS)
     weights = _MERIT + 0.25 * random.standard_normal((edges, kinds))
     merit = weights[np.arange(edges), cells].sum(1)
-    for first in range(edges):  # every pair of edges likes some pairs of operations
+    for first in range(edges):  # each pair of edges has better and worse pairs of operations
         for second in range(first):
             liking = 0.2 * random.standard_normal((kinds, kinds))
             merit += liking[cells[:, first], cells[:, second]]

@@ -1,4 +1,4 @@
-"""Architecture searches that belong together, and the numbers of the paper beside them."""
+"""Finished architecture searches, grouped for the report, and the paper's numbers."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def searches(runs: Sequence[Run]) -> list[Search]:
 
 
 def _unlike(chosen: Mapping[str, Any]) -> str:
-    """Options that differ from the defaults of the same mode, in words."""
+    """Options that differ from the defaults, in words."""
     if chosen["mode"] == "table":
         usual = TableOptions().config()
     else:

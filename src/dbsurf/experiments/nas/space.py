@@ -24,7 +24,7 @@ NONE, SKIP = OPERATIONS.index("none"), OPERATIONS.index("skip_connect")
 Cell = tuple[int, ...]  # the operation of every edge
 Integers = npt.NDArray[np.int64]
 
-# A cell read as a number to the base 5, the first edge being its first digit.
+# A cell as a number in base 5; the first edge is the first digit.
 PLACES: Integers = len(OPERATIONS) ** np.arange(len(EDGES) - 1, -1, -1)
 _SHUFFLE = 88  # the seed with which the benchmark's authors shuffled these numbers
 
@@ -98,7 +98,7 @@ def cells() -> Integers:
 
 @cache
 def index_of_number() -> Integers:
-    """The benchmark's index of the cell that is each number to the base 5, ``(15625,)``."""
+    """The benchmark's index for each number in base 5, ``(15625,)``."""
     found = np.empty(SIZE, np.int64)
     found[cells() @ PLACES] = np.arange(SIZE)
     found.setflags(write=False)
@@ -153,7 +153,7 @@ def benchmark_name(cell: Sequence[int]) -> str:
 
 
 def simplified(cell: Sequence[int]) -> Sum:
-    """What a cell computes as a sum of terms, each an operation on a sum: 4,930 for 15,625 cells.
+    """What a cell computes as a sum of terms, each an operation on a sum; 4,930 different ones.
 
     Zero stays zero when it is added or passed through an operation, and a skip of a sum is the
     terms of that sum. (A convolution of zero can still give a constant, the shift of its batch

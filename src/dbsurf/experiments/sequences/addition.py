@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dbsurf.sequences import Codes, token_log_probs
+from dbsurf.sequences import Codes, StochasticBeam, token_log_probs
 
 CHARACTERS = "0123456789+="
 PLUS, EQUALS = 10, 11
@@ -63,15 +63,43 @@ def success(model: Transformer, prompts: Tensor, answers: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def complete(model: Transformer, prompts: Tensor, codes: Codes) -> Tensor:
+def complete(
+    model: Transformer, prompts: Tensor, codes: Codes, *, distinct: bool = False
+) -> Tensor:
     """A group of answers ``(n, batch, 3)`` for each of the prompts ``(batch, 6)``."""
-    n, batch = codes.n, len(prompts)
-    tokens = prompts.expand(n, batch, PROMPT)
+    tokens = prompts.expand(codes.n, *prompts.shape)
     for _ in range(ANSWER):
-        logits = model(tokens.reshape(n * batch, -1))[:, -1]
-        new = codes.step(logits.view(n, batch, -1))
+        new = codes.step(next_logits(model, tokens, distinct))
         tokens = torch.cat([tokens, new.unsqueeze(-1)], -1)
     return tokens[..., PROMPT:]
+
+
+@torch.no_grad()
+def complete_beam(
+    model: Transformer, prompts: Tensor, beam: StochasticBeam, *, distinct: bool = False
+) -> Tensor:
+    """n different answers ``(n, batch, 3)`` for each of the prompts ``(batch, 6)``."""
+    tokens = prompts.expand(beam.n + 1, *prompts.shape)
+    for _ in range(ANSWER):
+        parents, new, _ = beam.step(next_logits(model, tokens, distinct))
+        kept = tokens.gather(0, parents.unsqueeze(-1).expand_as(tokens))
+        tokens = torch.cat([kept, new.unsqueeze(-1)], -1)
+    return tokens[: beam.n, :, PROMPT:]
+
+
+def next_logits(model: Transformer, tokens: Tensor, distinct: bool) -> Tensor:
+    """Logits ``(n, batch, 10)`` of the digit after tokens ``(n, batch, T)``.
+
+    With ``distinct`` the model runs once for equal rows. That is faster if many are equal, and
+    rounds differently.
+    """
+    rows = tokens.reshape(-1, tokens.shape[-1])
+    if distinct:
+        rows, place = rows.unique(dim=0, return_inverse=True)
+        logits = model(rows)[:, -1][place]
+    else:
+        logits = model(rows)[:, -1]
+    return logits.view(*tokens.shape[:2], -1)
 
 
 def pretrain(steps: int, generator: torch.Generator, known: Tensor) -> Transformer:

@@ -15,13 +15,12 @@ import pandas as pd
 from torch import Tensor
 
 from dbsurf.experiments.sequences import pair_counts
-from dbsurf.experiments.sequences.arms import SAMPLERS, Arm
+from dbsurf.experiments.sequences.arms import SAMPLERS, WITHOUT_REPLACEMENT, Arm
 from dbsurf.experiments.sequences.law import REWARDS, Law, decided_at
 from dbsurf.experiments.sequences.moments import Moments, Problem
 from dbsurf.experiments.sequences.simulation import Sums, simulate, simulate_beam
 
 SIMULATED = ("leave-one-out", "peers", "prefix", "group mean", "standardised")
-WITHOUT_REPLACEMENT = "without replacement"
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,6 @@ def cells(
 
     def row(reward: str, sampler: str, baseline: str, how: str, **values: float) -> dict[str, Any]:
         problem = problems[reward]
-        unbiased = Arm(sampler, baseline).unbiased or sampler == WITHOUT_REPLACEMENT
         scale = {"bias": problem.square, "error": reference[reward]}
         numbers = {key: value / scale[key.split("_")[0]] for key, value in values.items()}
         return {
@@ -110,7 +108,7 @@ def cells(
             "n": n,
             "sampler": sampler,
             "baseline": baseline,
-            "unbiased": unbiased,
+            "unbiased": Arm(sampler, baseline).unbiased,
             "how": how,
             **numbers,
         }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pandas as pd
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from dbsurf.report.charts import panels, shared_legend
 from dbsurf.report.labels import (
@@ -42,7 +43,7 @@ ARM_LINES = {
     "iid, leave-one-out": (BLACK, "--"),
     "iid, prefix": (GREY, "-"),
     "iid, known": (GREY, ":"),
-    "iid, standardised": (PURPLE, "-."),
+    "iid, standardised": (GREEN, "-."),
     "antithetic, prefix": (GREEN, "-"),
     "systematic, leave-one-out": (VERMILION, "--"),
     "systematic, known": (VERMILION, ":"),
@@ -51,6 +52,8 @@ ARM_LINES = {
     "arithmetic, known": (BLUE, ":"),
     "arithmetic halves, other half": (SKY, "--"),
     "arithmetic halves, prefix": (SKY, "-"),
+    "without replacement, known": (PURPLE, ":"),
+    "without replacement, none": (PURPLE, "-"),
 }
 
 
@@ -73,8 +76,8 @@ def bias_and_variance(cells: pd.DataFrame, path: Path, n: int, entropy: float) -
                     mfc="none" if row.how == "simulated" else None,
                 )
             ax.axvline(1, color=GREY, lw=0.8, ls=":")
-            ax.set(title=reward, xlabel="variance")
-        axes[0].set_ylabel("squared bias")
+            ax.set(title=reward, xlabel="variance, relative")
+        axes[0].set_ylabel("squared bias, relative")
         for sampler, colour in SAMPLER_COLOURS.items():
             axes[0].plot([], [], "s", color=colour, label=sampler)
         for baseline in part.baseline.unique():
@@ -96,7 +99,7 @@ def gain_by_position(positions: pd.DataFrame, path: Path) -> None:
             ax.axhline(1, color=GREY, lw=0.8, ls=":")
             ax.set(title=f"baseline {title}", xlabel="position of the token that decides")
             ax.set_xticks(sorted(arms.position.astype(int).unique()))
-            ax.legend(fontsize=6.5)
+            ax.legend(fontsize=6.5, handlelength=4)  # long enough to show the dashes
         axes[0].set_ylabel("error over iid leave-one-out")
 
 
@@ -134,7 +137,37 @@ def rewards(runs: pd.DataFrame, path: Path) -> None:
             axes[len(sizes) + column].set_xlabel("completions")
         axes[0].set_ylabel("probability of the right answer")
         axes[len(sizes)].set_ylabel("groups without a signal")
-        shared_legend(figure, axes[0], columns=2)
+        shared_legend(figure, axes[0], columns=len(sizes))
+
+
+def variances(runs: pd.DataFrame, path: Path, reference: str) -> None:
+    """Variance of the gradient against completions, and over that of the reference."""
+    sizes = sorted(runs.n.unique())
+    with panels(len(sizes), path, rows=2, sharex="col", sharey="row") as (figure, axes):
+        for column, n in enumerate(sizes):
+            top, bottom = axes[column], axes[len(sizes) + column]
+            means = (
+                runs[runs.n == n]
+                .groupby(["completions", "arm"])[["variance", "square"]]
+                .mean()
+                .unstack()
+            )
+            for arm, (colour, dash) in ARM_LINES.items():
+                if arm in means.variance:
+                    curve = means.variance[arm]
+                    top.plot(curve.index, curve, dash, color=colour, label=arm)
+                    over = curve / means.variance[reference]
+                    bottom.plot(curve.index, over, dash, color=colour)
+            squares = means.square.mean(axis=1)
+            top.plot(squares.index, squares, color=GREEN, lw=0.8, label="squared exact gradient")
+            top.set(title=f"n = {n}", yscale="log")
+            bottom.set(xlabel="completions", yscale="log")
+        axes[0].set_ylabel("variance of the gradient")
+        axes[len(sizes)].set_ylabel(f"over {reference}")
+        axes[len(sizes)].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes[len(sizes)].yaxis.set_major_formatter("{x:g}")
+        axes[len(sizes)].yaxis.set_minor_formatter(NullFormatter())
+        shared_legend(figure, axes[0], columns=len(sizes))
 
 
 def gradient_errors(errors: pd.DataFrame, path: Path) -> None:

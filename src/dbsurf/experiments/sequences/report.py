@@ -28,6 +28,9 @@ CAPTIONS = {
     "entropy": "Error of the gradient against the entropy of the law, one dot a law.",
     "rewards": "Probability of the right answer, and share of groups without a signal, against "
     "completions; means over seeds.",
+    "variances": "Variance of the gradient along training (trace of the covariance on a fixed "
+    "batch of prompts, each arm at its own model) against completions, means over seeds; below, "
+    "over that of independent sequences with a leave-one-out baseline.",
     "gradient-errors": "Error of the gradient over that of independent sequences with a "
     "leave-one-out baseline, at the start and the end of training; strokes are seeds.",
 }
@@ -52,7 +55,10 @@ def sections(runs: Sequence[Run]) -> list[Section]:
         text = "No study of training with groups of sequences."
         blocks.append(Missing(text, f"{COMMAND} --part training"))
     else:
-        blocks += [_outcomes(training), *_pictures(training, ("rewards", "gradient-errors"))]
+        blocks += [
+            _outcomes(training),
+            *_pictures(training, ("rewards", "variances", "gradient-errors")),
+        ]
     return [Section("sequences", "Groups of sequences", tuple(blocks))]
 
 
@@ -95,18 +101,28 @@ def _outcomes(run: Run) -> Table:
                 Cell(f"{one['reward']:.3f}"),
                 Cell(f"{one['gain']:+.3f}", f"{one['gain_low']:+.3f} to {one['gain_high']:+.3f}"),
                 Cell(f"{one['silent']:.2f}"),
-                Cell(f"{one['error']:.2f}", f"{one['error_low']:.2f} to {one['error_high']:.2f}"),
+                _over_reference(one, "variance"),
+                _over_reference(one, "error"),
             )
         )
         for one in run.summary["outcomes"]
     )
     caption = (
         f"Training on rewards, run {run.number}: the last reward, its difference to independent "
-        "leave-one-out by seed, groups without a signal, and the ratio of the gradient's errors; "
-        "95 % intervals over seeds."
+        "leave-one-out by seed, groups without a signal, and two ratios to independent "
+        "leave-one-out: the gradient's variance along training, each arm at its own model, and its "
+        "mean squared error at two common models; 95 % intervals over seeds."
     )
-    titles = ("n", "Sampler, baseline", "Reward", "Difference", "No signal", "Error ratio")
+    titles = ("n", "Sampler, baseline", "Reward", "Difference", "No signal")
+    titles += ("Variance ratio", "Error ratio")
     return Table(caption, titles, rows, words=2)
+
+
+def _over_reference(one: dict[str, Any], name: str) -> Cell:
+    """A ratio with its interval; empty for runs of versions that did not measure it."""
+    if name not in one:
+        return Cell("")
+    return Cell(f"{one[name]:.2f}", f"{one[f'{name}_low']:.2f} to {one[f'{name}_high']:.2f}")
 
 
 def _pictures(run: Run, names: tuple[str, ...]) -> list[Block]:
@@ -165,5 +181,8 @@ def measures(run: Run) -> Iterator[tuple[str, str | None, float, dict[str, Any]]
     for one in run.summary.get("claims", ()):
         yield "error_ratio", f"{one['arm']}, {one['reward']}", float(one["mean"]), {}
     for one in run.summary.get("outcomes", ()):
-        yield "reward", f"{one['arm']}, n = {one['n']}", float(one["reward"]), {}
-        yield "training_error_ratio", f"{one['arm']}, n = {one['n']}", float(one["error"]), {}
+        label = f"{one['arm']}, n = {one['n']}"
+        yield "reward", label, float(one["reward"]), {}
+        yield "training_error_ratio", label, float(one["error"]), {}
+        if "variance" in one:
+            yield "training_variance_ratio", label, float(one["variance"]), {}

@@ -60,7 +60,11 @@ class Options:
     every: int = 30
     """Training: steps between evaluations (set by the preset)."""
     replicates: int = 40
-    """Training: groups at which the error of the gradient is measured (set by the preset)."""
+    """Training: gradients from which their error is measured at the start and the end (set by the
+    preset)."""
+    variance_draws: int = 24
+    """Training: gradients from which their variance is measured at each evaluation (set by the
+    preset)."""
 
     def config(self) -> dict[str, Any]:
         """What the studies compute."""
@@ -92,6 +96,7 @@ class Options:
             rate=self.rate,
             every=self.every,
             replicates=self.replicates,
+            variance_draws=self.variance_draws,
         )
 
 
@@ -109,6 +114,7 @@ PRESETS = {
         steps=20,
         every=10,
         replicates=6,
+        variance_draws=6,
     ),
     "laptop": Options(),
 }
@@ -163,7 +169,7 @@ def draw_exact(folder: Path) -> None:
 
 
 def run_training(size: training.Size, folder: Path, step: Step = lambda share: None) -> None:
-    """The training study: training.csv, gradient-errors.csv, outcomes.csv and two figures."""
+    """The training study: training.csv, gradient-errors.csv, outcomes.csv and three figures."""
     runs, errors = training.study(size, step)
     write_table(runs, folder / "training.csv")
     write_table(errors, folder / "gradient-errors.csv")
@@ -175,18 +181,21 @@ def draw_training(folder: Path) -> None:
     runs, errors = (pd.read_csv(folder / f"{name}.csv") for name in ("training", "gradient-errors"))
     write_table(outcomes(runs, errors), folder / "outcomes.csv")
     figures.rewards(runs, folder / "rewards")
+    figures.variances(runs, folder / "variances", str(training.REFERENCE))
     figures.gradient_errors(errors, folder / "gradient-errors")
 
 
 def outcomes(runs: pd.DataFrame, errors: pd.DataFrame) -> pd.DataFrame:
-    """For each n and arm: the last reward, its difference to the reference, the gradient's error.
+    """For each n and arm: the last reward, its difference to the reference, variance and error.
 
     Intervals are 95 % over seeds (t distribution); differences are paired by seed. The ratio of
-    errors is the mean over seeds and over the two moments at which it was measured.
+    variances is that of the means along training, each arm at its own model. The ratio of errors
+    is the mean over the two moments at which it was measured, all arms at the same model.
     """
     last = runs[runs.completions == runs.groupby("n").completions.transform("max")]
     pivot = last.pivot_table(index=["n", "seed"], columns="arm", values="reward", sort=False)
     along = runs.pivot_table(index=["n", "seed"], columns="arm", values="reward", sort=False)
+    variance = runs.pivot_table(index=["n", "seed"], columns="arm", values="variance", sort=False)
     silent = runs.groupby(["n", "arm"]).silent.mean()
     reference = str(training.REFERENCE)
     rows = []
@@ -196,7 +205,9 @@ def outcomes(runs: pd.DataFrame, errors: pd.DataFrame) -> pd.DataFrame:
             row = {"n": n, "arm": arm, "reward": pivot.loc[n][arm].mean()}
             row |= _interval("gain", pivot.loc[n][arm] - pivot.loc[n][reference])
             row |= _interval("gain_along", along.loc[n][arm] - along.loc[n][reference])
-            row |= {"silent": silent[n, arm]} | _interval("error", ratios)
+            row |= {"silent": silent[n, arm]}
+            row |= _interval("variance", variance.loc[n][arm] / variance.loc[n][reference])
+            row |= _interval("error", ratios)
             rows.append(row)
     return pd.DataFrame(rows)
 
@@ -220,14 +231,16 @@ def _rows(path: Path) -> list[dict[str, Any]]:
 
 def _check(options: Options) -> None:
     smallest = {"length": 2, "laws": 1, "draws": 10, "seeds": 2, "pretraining": 0, "steps": 1}
-    smallest |= {"batch": 1, "pool": 1, "every": 1, "replicates": 2, "threads": 1}
+    smallest |= {"batch": 1, "pool": 1, "every": 1, "threads": 1}
+    smallest |= {"replicates": 2, "variance_draws": 2}
     for name, least in smallest.items():
         if getattr(options, name) < least:
-            raise ValueError(f"--{name} must be at least {least}, got {getattr(options, name)}")
+            flag = name.replace("_", "-")
+            raise ValueError(f"--{flag} must be at least {least}, got {getattr(options, name)}")
     if options.laws * len(options.sharpness) < 2:
         raise ValueError(
-            f"--laws times the values of --sharpness must be at least 2, got {options.laws} times "
-            f"{len(options.sharpness)}"
+            f"--laws times the number of values of --sharpness must be at least 2, got "
+            f"{options.laws} times {len(options.sharpness)}"
         )
     for name in ("sizes", "groups"):
         values = getattr(options, name)

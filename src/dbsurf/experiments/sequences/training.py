@@ -12,16 +12,15 @@ import torch
 from torch import Tensor
 
 from dbsurf.experiments.sequences.addition import (
-    PROMPT,
     Transformer,
     answer_log_probs,
-    complete,
     pretrain,
     prompts_and_answers,
     success,
 )
-from dbsurf.experiments.sequences.arms import BASELINES, SAMPLERS, TRAINED, Arm, Group
-from dbsurf.sequences import RunningMean, sequence_loss
+from dbsurf.experiments.sequences.arms import TRAINED, Arm
+from dbsurf.experiments.sequences.groups import Prompts, draw, group_loss
+from dbsurf.sequences import RunningMean
 
 REFERENCE = TRAINED[0]
 
@@ -39,7 +38,8 @@ class Size:
         pool: number of prompts that rewards are learned on.
         rate: learning rate on rewards.
         every: steps between evaluations.
-        replicates: groups at which the gradient's error is measured, each time.
+        replicates: gradients from which the error is measured, at the start and the end.
+        variance_draws: gradients from which the variance is measured, at each evaluation.
     """
 
     seeds: int = 4
@@ -51,6 +51,7 @@ class Size:
     rate: float = 3e-4
     every: int = 30
     replicates: int = 40
+    variance_draws: int = 24
 
 
 @dataclass(frozen=True)
@@ -71,68 +72,80 @@ def start(size: Size, seed: int) -> Start:
 
 
 def train(begin: Start, arm: Arm, n: int, size: Size) -> tuple[list[dict[str, float]], Transformer]:
-    """One run: rows of the reward against completions, and the trained model.
+    """One run: rows of measurements against completions, and the trained model.
 
-    The reward that is reported is the exact probability of the right answers of all prompts of
-    the pool, not the mean over what was drawn.
+    At each evaluation a row has
+
+    - reward: the exact probability of the right answers of all prompts of the pool, not the mean
+      over what was drawn;
+    - silent: the share of groups since the last evaluation whose rewards are all equal;
+    - variance: the trace of the covariance of the gradient on the first prompts of the pool, from
+      repeated draws, at the run's own model and baseline;
+    - square: the squared norm of the exact gradient on the same prompts.
+
+    The variance is measured with a generator of its own, so training does not depend on it.
     """
     prompts, answers = prompts_and_answers()
     model = copy.deepcopy(begin.model)
     optimiser = torch.optim.Adam(model.parameters(), size.rate)
     values = RunningMean(10_000)
     generator = torch.Generator().manual_seed(1000 + begin.seed)
-    pool = begin.pool
+    measuring = torch.Generator().manual_seed(3000 + begin.seed)
+    pool, fixed = begin.pool, begin.pool[: size.batch]
     rows: list[dict[str, float]] = []
     silent: list[float] = []
     for step in range(size.steps + 1):
         if step % size.every == 0:
-            reward = float(success(model, prompts[pool], answers[pool]).mean())
-            share = sum(silent) / len(silent) if silent else float("nan")
-            rows.append({"completions": step * size.batch * n, "reward": reward, "silent": share})
+            batch = Prompts(prompts[fixed], answers[fixed], values(fixed))
+            gradients = repeated_gradients(model, batch, arm, n, size.variance_draws, measuring)
+            rows.append(
+                {
+                    "completions": step * size.batch * n,
+                    "reward": float(success(model, prompts[pool], answers[pool]).mean()),
+                    "silent": sum(silent) / len(silent) if silent else float("nan"),
+                    "variance": float(gradients.var(0).sum()),
+                    "square": float(exact_gradient(model, batch).square().sum()),
+                }
+            )
             silent = []
         if step == size.steps:
             break
         which = pool[torch.randint(len(pool), (size.batch,), generator=generator)]
-        outside = values(which)
-        loss, rewards = group_loss(
-            model, prompts[which], answers[which], arm, n, generator, outside
-        )
+        batch = Prompts(prompts[which], answers[which], values(which))
+        group = draw(model, batch, arm, n, generator)
+        loss = group_loss(model, group)
         optimiser.zero_grad()
         (-loss.mean()).backward()
         optimiser.step()
-        values.update(which, rewards)
-        silent.append(float((rewards == rewards[0]).all(0).double().mean()))
+        values.update(which, loss.detach().unsqueeze(0))  # the group's estimate of the mean reward
+        silent.append(float((group.rewards == group.rewards[0]).all(0).double().mean()))
     return rows, model
 
 
-def group_loss(
+def repeated_gradients(
     model: Transformer,
-    prompts: Tensor,
-    answers: Tensor,
+    batch: Prompts,
     arm: Arm,
     n: int,
+    draws: int,
     generator: torch.Generator,
-    outside: Tensor,
-) -> tuple[Tensor, Tensor]:
-    """The mean reward of a group for each prompt with its gradient, and the rewards ``(n, batch)``.
+) -> Tensor:
+    """Gradients of independent draws of all groups of one batch, ``(draws, parameters)``."""
+    groups = draw(model, batch.repeated(draws), arm, n, generator, distinct=True)
+    parts = groups.split(len(batch.prompts))
+    return torch.stack([flat_gradient(group_loss(model, part).mean(), model) for part in parts])
 
-    Args:
-        model: the policy.
-        prompts: ``(batch, 6)``.
-        answers: the right answers ``(batch, 3)``.
-        arm: the sampler and the baseline.
-        n: size of a group.
-        generator: source of randomness.
-        outside: a baseline known from elsewhere, ``(batch,)``.
-    """
-    batch = len(prompts)
-    codes = SAMPLERS[arm.sampler](n, batch, generator=generator)
-    tokens = complete(model, prompts, codes)  # (n, batch, 3)
-    rewards = (tokens == answers).all(-1).float()
-    baseline = BASELINES[arm.baseline](Group(rewards, tokens, codes, outside))
-    repeated = prompts.expand(n, batch, PROMPT).reshape(n * batch, PROMPT)
-    log_probs = answer_log_probs(model, repeated, tokens.view(n * batch, -1)).view(tokens.shape)
-    return sequence_loss(log_probs, rewards, baseline=baseline), rewards
+
+def exact_gradient(model: Transformer, batch: Prompts) -> Tensor:
+    """The gradient of the mean probability of the right answers, ``(parameters,)``."""
+    chances = answer_log_probs(model, batch.prompts, batch.answers).sum(1).exp()
+    return flat_gradient(chances.mean(), model)
+
+
+def flat_gradient(loss: Tensor, model: Transformer) -> Tensor:
+    """The gradient of a loss as one vector, ``(parameters,)``."""
+    parts = torch.autograd.grad(loss, tuple(model.parameters()))
+    return torch.cat([part.flatten() for part in parts])
 
 
 def gradient_errors(
@@ -143,40 +156,31 @@ def gradient_errors(
     One batch of prompts, fixed: its exact gradient is that of the right answers' probabilities.
     The baseline known from elsewhere is the exact reward of each prompt.
     """
-    prompts, answers = prompts_and_answers()
-    which = begin.pool[: size.batch]
-    parameters = tuple(model.parameters())
-
-    def gradient(loss: Tensor) -> Tensor:
-        return torch.cat([part.flatten() for part in torch.autograd.grad(loss, parameters)])
-
-    exact = answer_log_probs(model, prompts[which], answers[which]).sum(1).exp()
-    truth = gradient(exact.mean())
+    prompts, answers = (table[begin.pool[: size.batch]] for table in prompts_and_answers())
+    batch = Prompts(prompts, answers, success(model, prompts, answers))
+    truth = exact_gradient(model, batch)
     errors: dict[Arm, Tensor] = {}
     for arm in arms:
         generator = torch.Generator().manual_seed(2000 + begin.seed)
-        found = []
-        for _ in range(size.replicates):
-            loss, _ = group_loss(
-                model, prompts[which], answers[which], arm, n, generator, exact.detach()
-            )
-            found.append((gradient(loss.mean()) - truth).square().sum())
-        errors[arm] = torch.stack(found)
+        found = repeated_gradients(model, batch, arm, n, size.replicates, generator)
+        errors[arm] = (found - truth).square().sum(1)
     return errors
 
 
 def study(
     size: Size, step: Callable[[float], None] = lambda share: None
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """All runs: rewards by completions, and the gradients' errors along the reference's way.
+    """All runs: what was measured along training, and the gradients' errors at start and end.
 
     Args:
         size: size of the study.
         step: is told the share that is done.
 
     Returns:
-        Rows (seed, n, arm, completions, reward, silent), and rows (seed, n, arm, when, error,
-        error_se, ratio, ratio_se): the mean squared error over that of `REFERENCE`.
+        Rows (seed, n, arm, completions, reward, silent, variance, square) as of `train`, each arm
+        at its own model; and rows (seed, n, arm, when, error, error_se, ratio, ratio_se): the
+        mean squared error over that of `REFERENCE`, all arms at the same model, which is the first
+        one or the one that `REFERENCE` ended with.
     """
     rewards, errors = [], []
     for seed in range(size.seeds):

@@ -1,4 +1,4 @@
-"""The sampler and the toy problem, exactly: the paper's sections 2 and 4.1."""
+"""The exact study of the samplers and the toy problem: sections 2 and 4.1 of the paper."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def run(options: Options) -> None:
 
 
 def whole_study(scale: Scale, data_dir: Path | None) -> list[Options]:
-    """The study, which at the paper's size is small enough for a laptop."""
+    """The study; the paper's size is small enough for a laptop."""
     return [PRESETS["smoke" if scale == "smoke" else "paper"]]
 
 

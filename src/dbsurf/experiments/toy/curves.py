@@ -1,4 +1,4 @@
-"""The numbers behind every figure, as tidy tables: one row a point."""
+"""The data of every figure as a table with one row for each point."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ DISCREPANCY_SAMPLERS: dict[str, Sampler] = {
     "MinDiscrepancy": MinDiscrepancy(),
 }
 
-# Those with a bias in one dimension are debiased, as in the paper.
+# Estimators that are biased in one dimension are debiased, as in the paper.
 VARIANCE_ESTIMATORS: dict[str, Callable[[int], Estimator]] = {
     "LOORF": VARIANTS["loorf"].build,
     "DisARM": VARIANTS["disarm"].build,
@@ -122,11 +122,11 @@ def correlation_structure(probs: Tensor) -> pd.DataFrame:
 def gradient_variance(
     target: float, probs: Tensor, draws: int, generator: torch.Generator, progress: Progress
 ) -> pd.DataFrame:
-    """Figure 6: variance over p, exactly and by ``draws`` estimates a point.
+    """Figure 6: variance over p, exact and from ``draws`` Monte Carlo estimates for each point.
 
-    ``low`` and ``high`` are the interval in which 95 % of sample variances fall. DoubleCV's
-    coefficient at each p comes from the p before it: the best one for the exact variance, the
-    one that the estimates there gave for the sampled one and its interval.
+    ``low`` and ``high`` are the interval that holds 95 % of sample variances. DoubleCV's
+    coefficient at each p is that of the p before it: the optimal one for the exact variance, the
+    estimated one for the sample variance and its interval.
     """
     f, rows = least_squares(target), []
     total = len(COUNTS) * len(VARIANCE_ESTIMATORS)
@@ -157,7 +157,7 @@ def gradient_variance(
 def _sample_double_cv(
     estimator: DoubleCV, f: Function, probs: Tensor, draws: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Sample variances along p and the coefficients used; each is that of the call before."""
+    """Sample variances along p, and the coefficients used, each estimated at the p before."""
     estimator.estimate(f, Bernoulli(probs[:1].expand(draws, 1)), generator=generator)
     variances, used = [], []
     for p in probs:

@@ -19,7 +19,7 @@ class Options:
     out: Path | None = field(default=None, metadata=EXECUTION)
     """Folder of the results; if not given, runs/toy/ and the name of the preset or function."""
     target: float = 0.49
-    """Target t of the toy objective (x - t)^2; REBAR's is 0.49."""
+    """Target t of the toy objective (x - t)^2; the REBAR paper has 0.49."""
     function: str | None = None
     """Compare the estimators on your own function instead, given as module:callable. It maps
     samples (n, dim) of zeros and ones to values (n,), in torch."""
@@ -28,13 +28,13 @@ class Options:
     n: tuple[int, ...] = (2, 4, 6, 8)
     """Sample counts with which --function is compared."""
     estimators: tuple[str, ...] = ()
-    """Estimators that --function is compared with; if not given, all that apply."""
+    """Estimators that are compared on --function; if not given, all that apply."""
     seed: int = 0
     """Seed of everything random."""
     points: int = 199
     """Values of p along a curve (set by the preset)."""
     draws: int = 1000
-    """Monte Carlo estimates a point (set by the preset)."""
+    """Monte Carlo estimates for each point of a curve (set by the preset)."""
     comparison_draws: int = 4000
     """Monte Carlo estimates for each estimator in ten dimensions (set by the preset)."""
 
@@ -43,7 +43,7 @@ class Options:
         return configuration(self)
 
     def name(self) -> str:
-        """The preset, or the user's own function."""
+        """The name of the run folder: that of the preset, or of the user's own function."""
         return self.preset if self.function is None else self.function.replace(":", ".")
 
     def folder(self) -> Path:
@@ -51,7 +51,7 @@ class Options:
         return self.out if self.out is not None else Path("runs") / "toy" / self.name()
 
     def check(self) -> None:
-        """Raise a ValueError for the first option that no study can be made with."""
+        """Raise a ValueError for the first option that is not valid."""
         for name, smallest in (("dim", 1), ("points", 3), ("draws", 10), ("comparison_draws", 10)):
             if getattr(self, name) < smallest:
                 word = name.replace("_", "-")

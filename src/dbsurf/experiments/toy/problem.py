@@ -18,7 +18,7 @@ Function = Callable[[Tensor], Tensor]
 
 
 def least_squares(target: float) -> Function:
-    """REBAR's toy objective $(x - t)^2$, for each coordinate on its own."""
+    """The toy objective $(x - t)^2$ of the REBAR paper, applied to each coordinate."""
     return lambda x: (x - target).square()
 
 
@@ -45,7 +45,7 @@ def spread(dim: int) -> Distribution:
 
 
 def load_function(name: str) -> Function:
-    """The callable that ``module:callable`` names, looked for in the current folder too."""
+    """The function ``module:callable``; the current folder is searched too."""
     module_name, colon, attribute = name.partition(":")
     if not (module_name and colon and attribute):
         raise ValueError(f"--function must have the form module:callable, got {name!r}")
@@ -99,13 +99,13 @@ def of_values(values: Tensor, law: Tensor) -> Moments:
     """Moments of a random variable with the given values and probabilities, ``(n + 1, *p)``."""
     mean = (law * values).sum(0)
     centred = values - mean
-    # Where all possible values agree, what is left of a difference is rounding.
+    # Where all possible values are equal, any difference is a rounding error.
     centred = torch.where(centred.abs() < 1e-12 * mean.abs(), 0, centred)
     return Moments(mean, (law * centred**2).sum(0), (law * centred**4).sum(0))
 
 
 def values_by_count(estimator: Estimator, f: Function, probs: Tensor) -> Tensor:
-    """What the estimator gives for each count of ones, ``(n + 1, *p)``."""
+    """The estimate for each count of ones, ``(n + 1, *p)``."""
     assert estimator.n is not None
     n = estimator.n
     ones = torch.arange(n).view(n, 1, 1) < torch.arange(n + 1).view(1, n + 1, 1)
@@ -130,7 +130,7 @@ def exact_double_cv(
 ) -> Moments:
     """Exact moments of DoubleCV at each p, with the given coefficients.
 
-    None stands for the best coefficient of the p before each p; the first p has its own.
+    None stands for the optimal coefficient of the p before; the first p uses its own.
     """
     plain = values_by_count(DoubleCV(n, coefficient=0.0), f, probs)
     control = values_by_count(DoubleCV(n, coefficient=1.0), f, probs) - plain

@@ -1,4 +1,4 @@
-"""What the study found, in words and tables: summary.md, and its part of a report."""
+"""The results of the study in words and tables: summary.md, and its part of a report."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ CAPTIONS = {
     "figure3": "Figure 3. Expected squared discrepancy over p, exact.",
     "figure4": "Figure 4. Bias and correlation of two samples over α, exact; dots mark the largest "
     "α that keeps the marginals.",
-    "figure5": "Figure 5. Correlations of four samples over p, exact. Keeping the marginals, pairs "
-    "(1, 3) and (2, 3) coincide, and so do (1, 4) and (2, 4).",
+    "figure5": "Figure 5. Correlations of four samples over p, exact. With preserved marginals, "
+    "pairs (1, 3) and (2, 3) coincide, and so do (1, 4) and (2, 4).",
     "figure6": "Figure 6. Variance of the debiased gradient over p: lines exact, dots Monte Carlo. "
     "For n = 2 DisARM, ARMS-D and MDsurf coincide; where a line is interrupted the variance is 0. "
     "DoubleCV's dots scatter in the tails, where few of the estimates of a point differ at all.",
@@ -48,7 +48,7 @@ def study_summary(target: float, data: dict[str, pd.DataFrame], statements: list
         f"Objective (x - {target:g})² over Bernoulli variables. Exact where an exact law exists; "
         "Monte Carlo figures carry their intervals in the CSV files beside this page.",
         "",
-        "## The paper says, measured here",
+        "## Statements of the paper, measured here",
         "",
     ]
     rows = [[s.where, s.claim, f"**{s.verdict}**", s.measured] for s in statements]
@@ -193,7 +193,7 @@ def _verdicts(run: Run) -> Table:
         for one in statements(run)
     ]
     titles = ("Where", "The paper says", "Verdict", "Measured here")
-    caption = f"The paper's statements, judged by run {run.number}; what does not hold is bold."
+    caption = f"The paper's statements, judged by run {run.number}; bold ones do not hold."
     return Table(caption, titles, tuple(rows), words=4, prose=True)
 
 

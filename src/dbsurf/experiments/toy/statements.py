@@ -1,4 +1,4 @@
-"""What the paper says of the sampler and the toy problem, and what was measured here."""
+"""The paper's statements on the sampler and the toy problem, judged by what was measured."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Statement:
 
 
 def verdict(share: float) -> str:
-    """From the share of cases in which a claim is true."""
+    """The verdict for the share of cases in which a claim is true."""
     if share >= 1:
         return "holds"
     return "does not hold" if share <= 0 else "holds in part"

@@ -1,4 +1,4 @@
-"""The study from its options to a finished folder: curves, figures, tables, statements."""
+"""Runs the study: curves, figures, tables and statements in a finished folder."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from dbsurf.runs.folder import CONFIG, environment, fresh_folder, write_summary
 from dbsurf.runs.records import Stopwatch
 
 Step = Callable[[float], None]
-#: What prints the results in short once the folder is complete, and what its summary says.
+#: A function that prints the main results, and the entries of the summary.
 Outcome = tuple[Callable[[], None], dict[str, Any]]
 
 
 def run(options: Options) -> None:
-    """Make the run folder: all of it, or, if anything fails, nothing."""
+    """Run the study and write its folder; if anything fails, nothing is written."""
     options.check()
     out, watch = options.folder(), Stopwatch()
     work = study if options.function is None else comparison
@@ -41,7 +41,7 @@ def run(options: Options) -> None:
 
 
 def study(options: Options, folder: Path, step: Step) -> Outcome:
-    """All figures, curves and tables, and what they say about the paper's statements."""
+    """Write all curves, figures and tables, and judge the paper's statements by them."""
     generator = torch.Generator().manual_seed(options.seed)
     probs = curves.probability_grid(options.points)
     alphas = torch.linspace(0, 10, 401, dtype=torch.float64)

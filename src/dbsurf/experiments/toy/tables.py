@@ -1,4 +1,4 @@
-"""The tables of the study: one dimension exactly, ten dimensions, and their print-out."""
+"""The tables of the study: one dimension (exact) and ten dimensions; how they are printed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from dbsurf.report.labels import call_label, estimator_name, variants
 PROBABILITIES = (0.05, 0.3, 0.5)
 DIMENSIONS = 10
 
-# ARMS-N is missing: its pair law is known, the law of its counts is not.
+# ARMS-N is missing: the law of its counts, which gives the variance, is not known.
 ONE_DIMENSIONAL = variants(
     "reinforce",
     "loorf",
@@ -78,7 +78,7 @@ def comparison(
     progress: Progress,
     estimators: Sequence[str] | None = None,
 ) -> pd.DataFrame:
-    """`dbsurf.compare` on f over ``dim`` coordinates, for every n; one table, n in front."""
+    """`dbsurf.compare` on f over ``dim`` coordinates, for every n, as one table."""
     frames = []
     for position, n in enumerate(counts):
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -14,6 +15,17 @@ from dbsurf.runs.experiment import Experiment, Headline, Scale, SummaryFormat
 __all__ = ["EXPERIMENTS", "PRESETS", "Options", "run", "train"]
 
 IMAGES = ("mnist", "fashion-mnist", "omniglot")
+STUDIED = variants(
+    "loorf", "quadraticcv", "dbsurf", "mdsurf", "crossfitted", "doublecv", "arms", "disarm"
+)
+PEERS = (
+    "quadraticcv uses=gradient", "quadraticcv uses=values", "rodeo", "arm", "muprop", "rebar",
+    "relax", "straightthrough", "gumbelsoftmax", "reinmax",
+)  # fmt: skip
+CATEGORICAL = (
+    "loorf", "quadraticcv", "quadraticcv uses=values", "mdsurf", "dbsurf", "stickbreaking",
+    "relax", "muprop", "rebar", "straightthrough", "gumbelsoftmax", "reinmax",
+)  # fmt: skip
 SHORT = 1_000  # steps of a smoke run, about 15 seconds on one core
 
 
@@ -28,12 +40,44 @@ def sweep_figure_1(scale: Scale, data_dir: Path | None = None) -> list[Options]:
     return _runs(scale, variants(*PAPER_ORDER), (2, 4))
 
 
-def _runs(scale: Scale, chosen: tuple[Variant, ...], counts: tuple[int, ...]) -> list[Options]:
+def sweep_training(scale: Scale, data_dir: Path | None = None) -> list[Options]:
+    """Which estimator trains best at four evaluations of f a step: five seeds of eight."""
+    return _equal_evaluations(scale, STUDIED, range(5))
+
+
+def sweep_peers(scale: Scale, data_dir: Path | None = None) -> list[Options]:
+    """The estimators of other papers, and LOORF, at four evaluations of f a step: one seed."""
+    return _equal_evaluations(scale, variants("loorf", *PEERS), range(1))
+
+
+def sweep_categorical(scale: Scale, data_dir: Path | None = None) -> list[Options]:
+    """All that take categorical latents, 20 of 10 classes, at four evaluations: one seed."""
+    runs = _equal_evaluations(scale, variants(*CATEGORICAL), range(1))
+    runs = [replace(one, latents=20, latent_classes=10) for one in runs]
+    return [one for one in runs if one.dataset in ("digits", "mnist")]
+
+
+def _equal_evaluations(
+    scale: Scale, chosen: tuple[Variant, ...], seeds: Iterable[int]
+) -> list[Options]:
+    runs = [replace(one, measure_variance=False) for one in _runs(scale, chosen, (4,), seeds)]
+    for position, one in enumerate(runs):
+        while (runs[position].build_estimator().evaluations or 0) > one.n:
+            runs[position] = replace(runs[position], n=runs[position].n - 1)
+    return runs
+
+
+def _runs(
+    scale: Scale,
+    chosen: tuple[Variant, ...],
+    counts: tuple[int, ...],
+    seeds: Iterable[int] = (),
+) -> list[Options]:
     """Seeds vary slowest: a sweep that is stopped early has compared everything with the first."""
     base = PRESETS[scale]
     if scale == "smoke":
         base = replace(base, steps=SHORT)
-    seeds = range(5) if scale == "paper" else range(2)
+    seeds = tuple(seeds) or (range(5) if scale == "paper" else range(2))
     datasets = ("digits",) if scale == "smoke" else IMAGES
     return [
         replace(
@@ -85,7 +129,13 @@ EXPERIMENTS = (
             row={"estimator": str, "options": dict, "variance": float},
             rows_required=False,
         ),
-        sweeps={"table1": sweep_table_1, "figure1": sweep_figure_1},
+        sweeps={
+            "table1": sweep_table_1,
+            "figure1": sweep_figure_1,
+            "training": sweep_training,
+            "peers": sweep_peers,
+            "categorical": sweep_categorical,
+        },
         demo=demo,
         report="dbsurf.experiments.vae.report",
     ),

@@ -50,8 +50,8 @@ def _cells() -> dict[tuple[str, int, str], tuple[float, float]]:
 TABLE_1 = _cells()
 
 
-_OWN = ("estimator", "estimator_options", "seed")
-_NAMED = ("dataset", "n", "steps", *_OWN)
+_OWN = ("estimator", "estimator_options", "n", "seed")
+_NAMED = ("dataset", "steps", *_OWN)
 # Settings of extra measurements: they change no -ELBO, and are named only to tell rows apart.
 _ASIDE = (
     "evaluate_every",
@@ -66,18 +66,18 @@ _PAPER = PRESETS["paper"].config()
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Finished runs on one data set with one n and the same other settings.
+    """Finished runs on one data set with equal evaluations of f and the same other settings.
 
     Attributes:
         dataset: the data set.
-        n: samples for each image and step.
+        evaluations: of f, for each image, layer and step; for most estimators that is n.
         steps: training steps.
         setting: what differs from the paper's appendix C.1, the steps aside; empty if nothing.
         cells: the runs of every estimator, one a seed.
     """
 
     dataset: str
-    n: int
+    evaluations: int
     steps: int
     setting: str
     cells: dict[str, list[Run]]
@@ -102,7 +102,7 @@ class Comparison:
 
 
 def comparisons(runs: Sequence[Run]) -> list[Comparison]:
-    """Finished VAE runs by data set, n and everything else that is not estimator or seed.
+    """Finished VAE runs by data set, evaluations and all that is not estimator, n or seed.
 
     The paper's data sets come first and in its order, then the others by name.
     """
@@ -110,29 +110,39 @@ def comparisons(runs: Sequence[Run]) -> list[Comparison]:
     for run in runs:
         if run.experiment == "vae" and run.state == FINISHED:
             shared = {k: v for k, v in run.configuration.items() if k not in _OWN}
+            shared["evaluations"] = evaluations(run)
             groups.setdefault(json.dumps(shared, sort_keys=True), []).append(run)
-    shown = Counter(_visible(group[0].configuration) for group in groups.values())
+    shown = Counter(_visible(group[0]) for group in groups.values())
     found = []
     for group in groups.values():
         cells: dict[str, list[Run]] = {}
         for run in group:
             cells.setdefault(run.label, []).append(run)
-        chosen = group[0].configuration
-        visible = _visible(chosen)
-        setting = visible[-1] if shown[visible] == 1 else _unlike(chosen, ())
+        visible = _visible(group[0])
+        setting = visible[-1] if shown[visible] == 1 else _unlike(group[0].configuration, ())
         found.append(Comparison(*visible[:3], setting, cells))
     papers = list(dict.fromkeys(dataset for dataset, _, _ in TABLE_1))
 
     def order(one: Comparison) -> tuple[Any, ...]:
         place = papers.index(one.dataset) if one.dataset in papers else len(papers)
-        return place, one.dataset, one.n, one.steps, one.setting
+        return place, one.dataset, one.evaluations, one.steps, one.setting
 
     return sorted(found, key=order)
 
 
-def _visible(chosen: Mapping[str, Any]) -> tuple[str, int, int, str]:
+def evaluations(run: Run) -> int:
+    """How often f is evaluated for each image, layer and step."""
+    chosen = run.configuration
+    images = (
+        int(run.summary["steps"]) * int(chosen.get("batch", 100)) * int(chosen.get("layers", 1))
+    )
+    return round(int(run.summary["evaluations"]) / images)
+
+
+def _visible(run: Run) -> tuple[str, int, int, str]:
     """By what a reader tells two comparisons apart."""
-    return chosen["dataset"], chosen["n"], chosen["steps"], _unlike(chosen, _ASIDE)
+    chosen = run.configuration
+    return chosen["dataset"], evaluations(run), chosen["steps"], _unlike(chosen, _ASIDE)
 
 
 def _unlike(chosen: Mapping[str, Any], aside: Sequence[str]) -> str:

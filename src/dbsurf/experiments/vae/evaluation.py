@@ -1,4 +1,4 @@
-"""What is measured of a run: bounds on the likelihood, and the variance of the gradient.
+"""Evaluation of a run: bounds on the likelihood, and the variance of the gradient.
 
 Every estimator and every n is measured in the same way: images are binarised once with a fixed
 seed, and evaluation draws independent samples with a fixed seed. Two models are therefore always
@@ -26,7 +26,7 @@ ROWS = 1_000  # decoder rows at a time: few enough for the processor's cache
 WARM_UP = 200  # draws that an estimator with state learns from before its variance is measured
 SHOWN = 24  # images in the picture of reconstructions
 
-# The estimators that a comparison at fixed parameters shows.
+# The estimators that are compared at fixed parameters.
 COMPARED = variants(
     "loorf",
     "disarm",
@@ -107,7 +107,7 @@ def gradient_spread(
 ) -> Spread:
     """Measure `Spread` over independent draws at the model's present parameters.
 
-    The estimator learns nothing from these draws.
+    The estimator's state is not changed by these draws.
 
     Args:
         model: the model.
@@ -132,7 +132,7 @@ def gradient_spread(
 def warm_up(
     model: DiscreteVAE, estimator: dbsurf.Estimator, images: Tensor, draws: int
 ) -> dbsurf.Estimator:
-    """Let an estimator with state learn from so many draws at fixed parameters."""
+    """Train an estimator with state on ``draws`` draws at fixed parameters."""
     estimator.train()
     for _ in _gradients(model, estimator, images, draws, VARIANCE_SEED + 1):
         pass

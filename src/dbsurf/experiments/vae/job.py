@@ -1,4 +1,4 @@
-"""A run from its options to a finished folder."""
+"""Runs the VAE experiment: from options to a finished run folder."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def train(options: Options) -> dict[str, Any]:
 
 
 def refuse_older_code(folder: Path) -> None:
-    """Stop if the folder was made before every random stream had a generator of its own.
+    """Raise if the folder is of a version in which random streams shared a generator.
 
     Such a run cannot be continued: the same seed gives other weights and other samples now.
     """
@@ -86,7 +86,7 @@ class VAEJob(job.Job):
         return self.measures.during_training()
 
     def results(self) -> dict[str, Any]:
-        """-ELBO and bound on all images, the gradient's spread, and the pictures."""
+        """-ELBO and bound on all images, variance of the gradient, and the pictures."""
         last = self.rows[-1]
         found: dict[str, Any] = {
             **self.measures.at_the_end(),
@@ -130,7 +130,7 @@ def build(options: Options, device: torch.device) -> tuple[Trainer, Tensor]:
 
 
 def check_dataset(name: str, folder: Path | None) -> None:
-    """Raise a ValueError, with the sets that can be used, unless this is a set of grey images."""
+    """Raise a ValueError unless this is a set of grey images; the error lists those."""
     if name in DATASETS or (name not in data.CATALOG and locate(name, folder) is not None):
         return
     known = (*DATASETS, *imported(data.data_folder(folder)))

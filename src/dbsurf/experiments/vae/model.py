@@ -77,8 +77,8 @@ class DiscreteVAE(nn.Module):
     def f(self, images: Tensor, latents: Sequence[Tensor], logits: Sequence[Tensor]) -> Tensor:
         r"""$f = \log q(z|x) - \log p(x, z)$, whose mean under q is the negative ELBO.
 
-        f is defined for latents between 0 and 1 too, not only at the corners: both log q and the
-        decoders accept them. An estimator may ask for f at the mean of q.
+        f is defined for latents between 0 and 1 too: both log q and the decoders accept them. Some
+        estimators evaluate f at the mean of q.
 
         Args:
             images: zeros and ones, ``(batch, pixels)``.
@@ -130,7 +130,7 @@ class DiscreteVAE(nn.Module):
         return f
 
     def posterior(self, logits: Tensor) -> Distribution:
-        """q of one layer: independent latents. Unchecked, because it is built at every step."""
+        """q of one layer: independent latents. Arguments are not checked, to save time."""
         one: Distribution
         if self.classes == 2:
             one = Bernoulli(logits=logits, validate_args=False)
@@ -187,7 +187,7 @@ def network(widths: Sequence[int]) -> nn.Sequential:
 
 
 def initialise(model: nn.Module, generator: torch.Generator | None) -> None:
-    """Draw the weights and biases of all linear layers anew, by the law of `torch.nn.Linear`."""
+    """Draw the weights and biases of all linear layers, with the law of `torch.nn.Linear`."""
     for layer in model.modules():
         if isinstance(layer, nn.Linear):
             bound = layer.in_features**-0.5

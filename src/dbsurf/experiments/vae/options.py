@@ -74,11 +74,11 @@ class Options:
     checkpoint_every: int = field(default=1_000, metadata=EXECUTION)
     """Steps between checkpoints."""
     device: Device = field(default="auto", metadata=EXECUTION)
-    """Where to compute; auto takes the fastest there is."""
+    """Device; auto takes the fastest one of this machine."""
     threads: int = field(default=0, metadata=EXECUTION)
     """Processor threads (0: torch's own number)."""
     data_dir: Path | None = field(default=None, metadata=EXECUTION)
-    """Data folder, instead of the one that DBSURF_DATA names."""
+    """Data folder; by default the one that DBSURF_DATA names."""
     tensorboard: bool = field(default=True, metadata=EXECUTION)
     """Write TensorBoard events into the run folder."""
     preset: Literal["paper", "laptop", "smoke"] | None = field(default=None, metadata=EXECUTION)
@@ -96,7 +96,7 @@ class Options:
         check_rates(self, ["learning_rate"])
 
     def config(self) -> dict[str, Any]:
-        """What the run computes, as JSON: two runs with equal configurations are the same run."""
+        """The configuration, as JSON: two runs with equal configurations are the same run."""
         return configuration(self)
 
     def label(self) -> str:
@@ -115,8 +115,8 @@ class Options:
         estimator = dbsurf.get(self.estimator, self.n, validate=False, **extras)
         if estimator.objective != "mean":
             raise ValueError(
-                f"estimator must be about the mean of f, got {self.estimator}, whose objective is "
-                f"{estimator.objective}"
+                f"estimator must have the objective mean of f, got {self.estimator}, whose "
+                f"objective is {estimator.objective}"
             )
         if estimator.bernoulli_only and self.latent_classes > 2:
             raise ValueError(

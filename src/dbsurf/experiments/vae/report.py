@@ -56,7 +56,7 @@ def measures(run: Run) -> Iterator[tuple[str, str | None, float, dict[str, Any]]
 
 
 def _place(one: Comparison) -> str:
-    return f"{dataset_name(one.dataset)}, n = {one.n}"
+    return f"{dataset_name(one.dataset)}, {one.evaluations} evaluations"
 
 
 def _lowest(found: list[Comparison]) -> str:

@@ -42,7 +42,7 @@ def _blocks(found: list[Comparison]) -> list[Block]:
         ),
         _table(found, final_elbo, "Table 1. Training -ELBO at the end.", TABLE_1),
     ]
-    beside = [one for one in found if (one.dataset, one.n, "loorf") in TABLE_1]
+    beside = [one for one in found if (one.dataset, one.evaluations, "loorf") in TABLE_1]
     if any(one.steps != STEPS for one in beside):
         blocks.append(
             Paragraph(
@@ -57,7 +57,7 @@ def _blocks(found: list[Comparison]) -> list[Block]:
     several = [one for one in found if len(one.cells) > 1]
     if several:
         blocks.append(_leads(several))
-    ran = {(one.dataset, one.n) for one in found}
+    ran = {(one.dataset, one.evaluations) for one in found}
     left: dict[str, list[str]] = {}
     for dataset, n in dict.fromkeys((dataset, n) for dataset, n, _ in TABLE_1):
         if (dataset, n) not in ran:
@@ -77,15 +77,19 @@ def _table(
     printed: dict[tuple[str, int, str], tuple[float, float]] | None = None,
 ) -> Table:
     labels = column_order({label for one in found for label in one.cells})
-    if printed is not None and any((one.dataset, one.n, "loorf") in printed for one in found):
+    if printed is not None and any(
+        (one.dataset, one.evaluations, "loorf") in printed for one in found
+    ):
         labels = column_order({*labels, *(label for _, _, label in printed)})
     rows = []
     for one in found:
         rows.append(_ours(one, labels, measure))
-        theirs = {label: (printed or {}).get((one.dataset, one.n, label)) for label in labels}
+        theirs = {
+            label: (printed or {}).get((one.dataset, one.evaluations, label)) for label in labels
+        }
         if any(theirs.values()):
             rows.append(_theirs(one, theirs))
-    titles = ("Data set", "n", "Source", *map(estimator_name, labels))
+    titles = ("Data set", "Evaluations", "Source", *map(estimator_name, labels))
     return Table(f"{caption} The lowest mean of each row is bold.", titles, tuple(rows), words=3)
 
 
@@ -95,7 +99,7 @@ def _ours(one: Comparison, labels: list[str], measure: Callable[[Run], float]) -
     source = f"{one.steps:,} steps, {count}"
     if one.setting:
         source += f"; {one.setting}"
-    cells = [Cell(dataset_name(one.dataset)), Cell(str(one.n)), Cell("here", note=source)]
+    cells = [Cell(dataset_name(one.dataset)), Cell(str(one.evaluations)), Cell("here", note=source)]
     best = one.best(measure) if len(one.cells) > 1 else ""
     for label in labels:
         if label in one.cells:
@@ -128,7 +132,7 @@ def _leads(found: list[Comparison]) -> Table:
         first, second = lowest_first(one)[:2]
         cells = [
             Cell(dataset_name(one.dataset), note=one.setting),
-            Cell(str(one.n)),
+            Cell(str(one.evaluations)),
             Cell(f"{one.steps:,}"),
             Cell(estimator_name(first)),
             Cell(estimator_name(second)),
@@ -137,7 +141,7 @@ def _leads(found: list[Comparison]) -> Table:
         pair = OURS in one.cells and BASELINE in one.cells
         cells.append(_gap_cell(gap(one, BASELINE, OURS)) if pair else Cell("–"))
         rows.append(Row(tuple(cells), first=True))
-    titles = ("Data set", "n", "Steps", "Lowest", "Second", "Lead", "LOORF minus DBsurf")
+    titles = ("Data set", "Evaluations", "Steps", "Lowest", "Second", "Lead", "LOORF minus DBsurf")
     caption = (
         "Differences of mean training -ELBO with Welch's 95 % intervals, which account for the "
         "variance between seeds and for their small number, not for the number of comparisons. "

@@ -1,4 +1,4 @@
-"""Training: batches of binarised images, one step, and everything that a checkpoint holds."""
+"""Training: batches of binarised images, one step, and the state for checkpoints."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Trainer:
     Args:
         model: on the device.
         estimators: one for each stochastic layer, on the device.
-        batches: where images come from.
+        batches: the training images.
         streams: the run's random numbers.
         learning_rate: of Adam, for encoders and decoders.
     """
@@ -131,8 +131,8 @@ class Trainer:
 def count_evaluations(model: DiscreteVAE, estimator: dbsurf.Estimator) -> int:
     """How often an estimator evaluates f for one image and layer.
 
-    Some estimators evaluate f at neighbours of a sample, and do not know beforehand how many there
-    are: for these the evaluations are counted in one call, which the estimator does not learn from.
+    Some estimators evaluate f at neighbours of a sample, and their number is not known in advance.
+    For these the evaluations are counted in one call, which does not change the estimator's state.
     """
     if estimator.evaluations is not None:
         return estimator.evaluations
@@ -155,10 +155,10 @@ def count_evaluations(model: DiscreteVAE, estimator: dbsurf.Estimator) -> int:
 def negative_elbo(
     model: DiscreteVAE, estimators: nn.ModuleList, images: Tensor, generator: torch.Generator | None
 ) -> Tensor:
-    """Mean of f over the batch, with the estimators' gradient behind it.
+    """Mean of f over the batch; its backward is the estimators' gradient.
 
-    Layer by layer: the layers below follow one independent sample, the layer's own estimator
-    draws n, and each of these continues upwards with one independent sample of every layer. So f
+    For each layer: one independent sample of the layers below is used, the layer's estimator draws
+    n samples, and each of them continues with one independent sample of every layer above. So f
     is evaluated n times for every layer, as is usual for these estimators. The logits inside f
     are constants: the mean of their gradient is zero under q.
     """
@@ -179,7 +179,7 @@ def negative_elbo(
 
 
 def average_decoder_gradients(model: DiscreteVAE) -> None:
-    """Every layer's estimate gave the decoders a whole gradient: take their mean."""
+    """Divide the decoders' gradients by the number of layers: each layer has added a full one."""
     if model.layers > 1:
         for value in model.decoders.parameters():
             assert value.grad is not None

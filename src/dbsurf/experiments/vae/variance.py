@@ -1,4 +1,4 @@
-"""How much gradients vary: along training against n, and at the same parameters."""
+"""The report's section on the variance of gradients: at the end, and at equal parameters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SAME_PLACE = "dbsurf vae --preset laptop --dataset mnist --measure-variance"
 
 
 def section(runs: Sequence[Run]) -> Section:
-    """Against n, then at the same parameters."""
+    """Against the evaluations of f, then at the same parameters."""
     found = comparisons(runs)
     blocks = [*_against_n(found), *_same_parameters(found)]
     return Section("variance", "Variance of the gradient", tuple(blocks))
@@ -31,7 +31,7 @@ def _against_n(found: list[Comparison]) -> list[Block]:
     rows = []
     for one in found:
         means = {label: one.mean(label, lambda run: _spread(run) or 0.0) for label in one.cells}
-        heads = (Cell(dataset_name(one.dataset), note=one.setting), Cell(str(one.n)))
+        heads = (Cell(dataset_name(one.dataset), note=one.setting), Cell(str(one.evaluations)))
         cells = [
             Cell(means[label].text(1), runs=numbers_of(one.cells[label]))
             if label in means
@@ -39,7 +39,7 @@ def _against_n(found: list[Comparison]) -> list[Block]:
             for label in labels
         ]
         rows.append(Row((*heads, Cell(f"{one.steps:,}"), *cells), first=True))
-    titles = ("Data set", "n", "Steps", *map(estimator_name, labels))
+    titles = ("Data set", "Evaluations", "Steps", *map(estimator_name, labels))
     caption = (
         "Trace of the covariance of the gradient with respect to the encoder's logits, mean over "
         "training images, at the end of training and with the estimator that trained. Mean ± "
@@ -47,36 +47,37 @@ def _against_n(found: list[Comparison]) -> list[Block]:
     )
     blocks: list[Block] = [
         Text(
-            "Each model stands where its own estimator has led it, so a difference along this "
-            "table is one of estimator and place together. DBsurf as in the paper is biased: its "
-            "gradient is longer, and its variance larger by the square of that."
+            "Each model was trained by its own estimator, so differences in this table are due to "
+            "the estimator and to the parameters that it has led to. DBsurf as in the paper is "
+            "biased: its gradient is longer, and its variance larger by the square of that."
         ),
         Table(caption, titles, tuple(rows), words=1),
     ]
     panels = _panels(found)
     if panels:
         text = (
-            "Variance of the gradient at the end of training against n; bars are standard errors."
+            "Variance of the gradient at the end of training against the evaluations of f for an "
+            "image and step; bars are standard errors."
         )
         blocks.append(Chart("variance-against-n", text, panels))
     else:
-        blocks.append(Missing("One n only, so no curve of the variance against n.", AGAINST_N))
+        blocks.append(Missing("One number of evaluations only, so no curve against it.", AGAINST_N))
     return blocks
 
 
 def _panels(found: list[Comparison]) -> tuple[Panel, ...]:
-    """A panel for each data set and setting that ran with more than one n."""
+    """A panel for each data set and setting that ran with more than one number of evaluations."""
     groups: dict[tuple[str, int, str], list[Comparison]] = {}
     for one in found:
         groups.setdefault((one.dataset, one.steps, one.setting), []).append(one)
     panels = []
     for (dataset, steps, setting), group in groups.items():
-        counts = sorted({one.n for one in group})
+        counts = sorted({one.evaluations for one in group})
         if len(counts) < 2:
             continue
         lines = []
         for label in column_order({label for one in group for label in one.cells}):
-            points = sorted((one.n, one) for one in group if label in one.cells)
+            points = sorted((one.evaluations, one) for one in group if label in one.cells)
             means = [one.mean(label, lambda run: _spread(run) or 0.0) for _, one in points]
             errors = [0.0 if mean.count < 2 else mean.error for mean in means]
             lines.append(
@@ -92,7 +93,14 @@ def _panels(found: list[Comparison]) -> tuple[Panel, ...]:
             [dataset_name(dataset), f"{steps:,} steps", *([setting] if setting else [])]
         )
         panels.append(
-            Panel(title, "n", "variance", tuple(lines), markers=True, ticks=tuple(counts))
+            Panel(
+                title,
+                "evaluations of f",
+                "variance",
+                tuple(lines),
+                markers=True,
+                ticks=tuple(counts),
+            )
         )
     return tuple(panels)
 
@@ -141,10 +149,10 @@ def _same_parameters(found: list[Comparison]) -> list[Block]:
             else:
                 cells.append(Cell(mean.text(3), best=mean.value == lowest))
         rows.append(Row(tuple(cells)))
-    titles = tuple(f"{dataset_name(one.dataset)}, n = {one.n}" for one in table)
+    titles = tuple(f"{dataset_name(one.dataset)}, {one.evaluations} evaluations" for one in table)
     caption = (
-        "Variance over LOORF's, all estimators measured at the parameters at which a trained model "
-        "stands. Mean ± standard error over the trained models; lowest in bold. The runs are "
+        "Variance over LOORF's, all estimators measured at the parameters of the same trained "
+        "model. Mean ± standard error over the trained models; lowest in bold. The runs are "
         "those in LOORF's row."
     )
     return [Table(caption, ("Estimator", *titles), tuple(rows), words=1)]

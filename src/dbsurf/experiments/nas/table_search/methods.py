@@ -40,14 +40,14 @@ def gradient_search(
         validation: accuracies by index.
         estimator: of the gradient; takes categoricals.
         seeds: searches side by side, independent of each other.
-        steps: of Adam; each asks for n cells of every search.
+        steps: of Adam; each looks up n cells for every search.
         rate: of Adam.
         generator: of the samples.
         show: called after every step.
     """
     by_number = torch.as_tensor(validation[space.index_of_number()], dtype=torch.float32)
     places = torch.as_tensor(space.PLACES)
-    enumerates = estimator.n is None  # looks all cells up in every step: recorded once
+    enumerates = estimator.n is None  # it looks all cells up in every step; this is recorded once
     if enumerates:
         seeds = 1
     asked: list[torch.Tensor] = []
@@ -96,10 +96,10 @@ def evolution(
 
     Args:
         validation: accuracies by index.
-        queries: in all, those for the first population included.
+        queries: total number, including those for the first population.
         seeds: searches side by side.
         population: number of cells in the population.
-        tournament: candidates among whom the parent is the best, drawn with replacement.
+        tournament: number of candidates, drawn with replacement; the best one is the parent.
         generator: source of all random numbers.
         show: called after every query beyond the first population.
 
@@ -124,7 +124,7 @@ def evolution(
     return Trace(space.index_of_number()[asked[:queries]], None, 1)
 
 
-#: From validation accuracies and the number of a block to what its searches asked for.
+#: A function of validation accuracies and the number of a block; returns the queries.
 Searcher = Callable[[Floats, int, Show], Trace]
 
 

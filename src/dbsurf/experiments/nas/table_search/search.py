@@ -77,7 +77,7 @@ def search_table(
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """A context with so many processor threads; for these small tensors one is the fastest."""
+    """Use ``count`` processor threads inside; for these small tensors one is the fastest."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -91,8 +91,8 @@ class Block:
     """The searches of one block that the options ask for.
 
     Attributes:
-        trace: what they asked for; one column for all if nothing in them is random.
-        distinct: the same without repetitions.
+        trace: their queries; a single column if the search is not random.
+        distinct: the queries without repetitions.
         landscape: the accuracies they looked up.
         finalists: number of finalists.
         seeds: how many searches there are.
@@ -140,7 +140,7 @@ def search_all(options: TableOptions, landscape: Landscape, searcher: Searcher) 
 
             part = searcher(landscape.val_12, number, show)
             bar.line(steps * (done + 1), f"block {done + 1} of {len(numbers)}")
-            if part.queries.shape[1] < BLOCK:  # nothing random in it: one search is all of them
+            if part.queries.shape[1] < BLOCK:  # the search is not random: one stands for all seeds
                 seeds = options.seeds
                 return [Block(part, part.distinct(), landscape, options.finalists, seeds)]
             start = number * BLOCK

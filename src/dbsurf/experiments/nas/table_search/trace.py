@@ -61,7 +61,7 @@ class Distinct:
     """Distinct cells of each search in the order in which they were first looked up.
 
     Attributes:
-        cells: ``(seeds, most)``, -1 beyond a search's own number.
+        cells: ``(seeds, most)``, filled up with -1.
         moments: the number of the query that was the first for each cell.
         counts: how many there are, ``(seeds,)``.
     """
@@ -71,7 +71,7 @@ class Distinct:
     counts: Integers
 
     def values(self, accuracies: Floats) -> Floats:
-        """Accuracies of the cells, minus infinity beyond a search's own number."""
+        """Accuracies of the cells, minus infinity where ``cells`` is -1."""
         found: Floats = np.where(self.cells >= 0, accuracies[self.cells], -np.inf)
         return found
 
@@ -100,7 +100,7 @@ def finalists(
     for last in _last(points, most):
         fresh = np.broadcast_to(np.arange(start, last + 1), (seeds, last + 1 - start))
         start, top = last + 1, np.concatenate([top, fresh], 1)
-        # Stable, and older ones come first: of equals the earlier is the finalist.
+        # A stable sort with older ones first: of equals the earlier one is the finalist.
         order = np.argsort(-np.take_along_axis(values, top, 1), 1, kind="stable")[:, :count]
         top = np.take_along_axis(top, order, 1)
         winner = np.take_along_axis(finals, top, 1).argmax(1, keepdims=True)
@@ -130,7 +130,7 @@ def _last(points: Sequence[int], width: int) -> Integers:
     return last
 
 
-#: How near to the paper's accuracy counts as having reached it.
+#: Tolerance in percent within which the paper's accuracy counts as reached.
 NEAR = 0.1
 
 
@@ -209,7 +209,7 @@ def conclude(
 
 
 def first_reach(accuracies: Floats, target: float, points: list[int]) -> list[int | None]:
-    """Distinct queries after which each search first had a cell at the target; None if never.
+    """The number of distinct queries with which each search reached the target; None if never.
 
     Args:
         accuracies: ``(points, seeds)``.
