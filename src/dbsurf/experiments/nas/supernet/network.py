@@ -99,7 +99,8 @@ class Convolution(nn.Conv2d):
     def forward(self, x: Tensor) -> Tensor:
         count = x.shape[1]
         weight = self.weight if count == self.in_channels else self.weight[:count, :count]
-        return self._conv_forward(x, weight, None)
+        result: Tensor = self._conv_forward(x, weight, None)
+        return result
 
 
 def convolution(inputs: int, outputs: int, size: int, *, stride: int, affine: bool) -> nn.Module:
