@@ -138,7 +138,7 @@ VARIANTS = {
         Variant("gdas", (), "GDAS", "#1E8449", "-"),
         Variant("dsnas", (), "DSNAS", "#D4AC0D", "-."),
         Variant("few-shot", (), "Few-Shot", "#C2185B", "--"),
-        Variant("few-shot-gm", (), "Few-Shot-GM", "#880E4F", "-."),
+        Variant("few-shot-gm", (), "Few-Shot-GM", "#5C2CD4", "-."),
     )
 }
 
