@@ -176,8 +176,8 @@ class FewShotGM(FewShot):
     equal size, the one with the lowest sum of cosines between groups is taken (a minimal cut). The
     rest is as in few-shot search; sub-supernets start from copies of the weights.
 
-    Bias and memory as in few-shot search; while gradients are compared, also one gradient of all
-    weights for each operation. Evaluations: those of ``base``, and 120 for the split.
+    Bias: as in few-shot search. Memory: as there; while gradients are compared, also one gradient
+    of all weights for each operation. Evaluations: those of ``base``, and 120 for the split.
 
     Args:
         base: the search inside each supernet.
