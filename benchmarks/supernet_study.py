@@ -127,8 +127,7 @@ def found_cells(test: Floats, searches: Sequence[SupernetOptions]) -> pd.DataFra
         rows.append(
             {
                 "search": key(options),
-                "seed": options.seed,
-                **{**found, **accuracies},
+                **{**found, **accuracies, "seed": options.seed},
                 "rank": 1 + int((test > test[found["index"]]).sum()),
                 "percentile": percentile(test, test[found["index"]]),
                 "steps": summary["steps"],

@@ -61,9 +61,9 @@ def paper_layout(found: list[Search]) -> list[Block]:
         "Test accuracy in % of the cell that a search ends with, trained for 200 epochs: higher is "
         "better. The paper searches with a supernet and looks the cell found up in NAS-Bench-201; "
         "a search by table looks up every cell that it samples. That is an easier problem, so its "
-        "numbers are in separate rows. The paper's rows are as printed; some of them cannot be right "
-        "(the page on architecture search of the documentation lists them): no cell has an accuracy "
-        "near GDAS's 41.02 on CIFAR-10."
+        "numbers are in separate rows. The paper's rows are as printed, but some cannot be right: "
+        "no cell has an accuracy near GDAS's 41.02 on CIFAR-10, for instance. The page on "
+        "architecture search of the documentation lists them."
     )
     blocks: list[Block] = [Paragraph(text)]
     if not comparable:
