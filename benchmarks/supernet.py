@@ -2,9 +2,10 @@
 
 Run with `python benchmarks/supernet.py`. Each line is `name ratio target ok|short`. Bytes are those
 of tensors that autograd holds, weights left out, at their peak, counted as they come and go;
-times are medians of one interleaved run on one thread. `--paper` also counts a step at the size of
-the paper (C = 16, N = 5, 128 images of 32x32), which takes a minute. Exits with status 1 if any is
-short.
+times are medians of one interleaved run on one thread. `--methods` instead prints both for a step
+of every search method, over a step that trains one path on one batch; there is no target.
+`--paper` also counts a step at the size of the paper (C = 16, N = 5, 128 images of 32x32), which
+takes a minute. Exits with status 1 if any is short.
 """
 
 from __future__ import annotations
@@ -21,9 +22,19 @@ from torch import Tensor, nn
 
 import dbsurf
 from dbsurf.experiments.nas import space
-from dbsurf.experiments.nas.options import Batching
-from dbsurf.experiments.nas.supernet.architecture import Architecture, CellLosses, loss
+from dbsurf.experiments.nas.supernet.architecture import (
+    Architecture,
+    Batching,
+    CellLosses,
+    loss,
+)
+from dbsurf.experiments.nas.supernet.images import Batches, Standard
+from dbsurf.experiments.nas.supernet.methods import METHODS
+from dbsurf.experiments.nas.supernet.methods.base import Member
 from dbsurf.experiments.nas.supernet.network import SharedCell, Supernet
+from dbsurf.experiments.nas.supernet.options import SupernetOptions
+from dbsurf.experiments.nas.supernet.training import Schedule, Trainer
+from dbsurf.experiments.nas.supernet.workers import Workers
 
 N = 5
 PATH = (3, 4, 1, 2, 3, 0)
@@ -64,22 +75,6 @@ class Held:
         self.ledger.holders[self.place] -= 1
         if not self.ledger.holders[self.place]:
             self.ledger.now -= self.size
-
-
-class Mixed(nn.Module):
-    """A cell that computes all operations of an edge and adds them up, as relaxations do."""
-
-    def __init__(self, cell: SharedCell) -> None:
-        super().__init__()
-        self.cell = cell
-
-    def forward(self, x: Tensor, path: tuple[int, ...]) -> Tensor:
-        nodes = {0: x}
-        for (source, target), operations in zip(self.cell.graph, self.cell.edges, strict=True):
-            for operation in operations.values():
-                result = operation(nodes[source]) / len(operations)
-                nodes[target] = nodes[target] + result if target in nodes else result
-        return nodes[3]
 
 
 def with_operations(network: Supernet, change: Callable[[SharedCell], nn.Module]) -> Supernet:
@@ -149,7 +144,6 @@ def main(paper: bool) -> bool:
     one = path_bytes(network, *batch)
     few = path_bytes(with_operations(network, only_sampled), *batch)
     many = path_bytes(with_operations(network, four_times_as_many), *batch)
-    mixed = path_bytes(with_operations(network, Mixed), *batch)
     together = step_bytes(network, *batch, "together")
     single = step_bytes(network, *batch, "one-by-one")
     print(f"C = 8, N = 1, 64 images of 16x16; one path holds {one / 2**20:.2f} MiB")
@@ -158,7 +152,6 @@ def main(paper: bool) -> bool:
         report("path in 20 operations an edge / in its own alone", many / few, 1.0),
         report("5 paths one by one / together, bytes", single / together, 0.5),
     ]
-    print(f"{'all 5 operations of an edge at once / one path, bytes':<58} {mixed / one:6.2f}")
     time = medians(
         {
             batching: lambda batching=batching: step(network, *batch, batching)
@@ -180,7 +173,70 @@ def main(paper: bool) -> bool:
     return all(outcomes)
 
 
+# --- every method over one path -------------------------------------------------------------------
+
+SEARCHERS = {
+    "one path": SupernetOptions(estimator="loorf", path_batching="one-by-one"),
+    "sampled, 5 paths one by one": SupernetOptions(path_batching="one-by-one"),
+    "sampled, 5 paths together": SupernetOptions(),
+    **{name: SupernetOptions(method=name) for name in METHODS if name != "sampled"},
+    "darts, second order": SupernetOptions(method="darts", order=2),
+    "drnas, progressive, first half": SupernetOptions(method="drnas", progressive=True),
+}
+
+
+def trainer(options: SupernetOptions, channels: int) -> Trainer:
+    """A search in its first step after the warm-up, on random images."""
+    torch.manual_seed(0)
+    method = options.build_method()
+    network = Supernet(10, channels=channels, cells=1, share=method.share)
+    network.take_parts(method.parts)
+    network = network.to(memory_format=torch.channels_last)
+    members = [
+        Member(copy.deepcopy(network), method.architecture(), 1e-3) for _ in range(method.members)
+    ]
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(256, (256, 3, 16, 16), dtype=torch.uint8, generator=generator)
+    batches = Batches(images, torch.arange(256) % 10, 64, generator, padding=2)
+    validation = Batches(images, torch.arange(256) % 10, 64, generator, padding=2)
+    return Trainer(
+        method,
+        members,
+        batches,
+        validation if method.validation else None,
+        Standard(images),
+        Schedule(1e-3, 0, 10**6, 10**6),
+        Workers(torch.device("cpu")),
+    )
+
+
+def methods(seconds: float) -> None:
+    """Peak bytes and median time of a step of every method, over those of one path."""
+    torch.set_num_threads(1)
+    trainers = {name: trainer(options, 8) for name, options in SEARCHERS.items()}
+    trainers["one path"].members[0].architecture.fixed.copy_(torch.tensor(PATH))
+    held = {}
+    for name, one in trainers.items():
+        one.step()  # a split happens here
+        ledger = Ledger(nn.ModuleList(member.network for member in one.members))
+        with ledger.open():
+            for _ in range(5):
+                one.step()
+        held[name] = ledger.peak
+    times = medians({name: one.step for name, one in trainers.items()}, seconds=seconds)
+    print(f"{'a step over one of one path':<40} {'bytes':>6} {'time':>6}")
+    for name in trainers:
+        ratios = held[name] / held["one path"], times[name] / times["one path"]
+        print(f"{name:<40} {ratios[0]:6.2f} {ratios[1]:6.2f}", flush=True)
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--paper", action="store_true", help="also at the size of the paper")
-    raise SystemExit(0 if main(parser.parse_args().paper) else 1)
+    parser.add_argument("--methods", action="store_true", help="every search method instead")
+    parser.add_argument("--seconds", type=float, default=60, help="of timing every method")
+    arguments = parser.parse_args()
+    if arguments.methods:
+        methods(arguments.seconds)
+        raise SystemExit(0)
+    raise SystemExit(0 if main(arguments.paper) else 1)

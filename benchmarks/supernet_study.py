@@ -1,14 +1,24 @@
 """The supernet study of docs/nas.md: run what is missing, then write its tables.
 
-Run with `python benchmarks/supernet_study.py`. It makes twelve searches at the laptop preset, one
-after the other, about six minutes each on one core; finished ones are not run again and a broken
-one goes on from its checkpoint. `--part 1/2` and `--part 2/2` do half of them each, side by side;
-`--report` only writes what the finished runs say, and needs the table of NAS-Bench-201.
+Run with `python benchmarks/supernet_study.py`. It makes one search at the laptop preset for every
+method of table 2, DBsurf, LOORF and uniform sampling, and for each of three seeds, one after the
+other: all methods of a seed before those of the next, so that a study that was stopped has compared
+all of them. Finished searches are not run again, and a broken one goes on from its checkpoint.
+
+All of these see the same number of images. `--equal-seconds` then makes, for every method that was
+faster than DBsurf on the first seed, searches that are so many times longer, and so take as long.
+
+`--part 1/2` and `--part 2/2` do half of them each, side by side; `--commands` prints each search as
+a command; `--report` only writes what the finished runs say, and needs the table of NAS-Bench-201.
+`--runs` names the folder of the searches.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
+import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,38 +27,84 @@ import pandas as pd
 from pages import insert, save_csv
 from scipy import stats
 
+from dbsurf.experiments.nas import SEEDS, table_2_methods
 from dbsurf.experiments.nas.landscape import Floats, load_table
-from dbsurf.experiments.nas.options import SUPERNET_PRESETS as PRESETS
-from dbsurf.experiments.nas.options import SupernetOptions
-from dbsurf.experiments.nas.supernet.launching import one_a_seed, search
+from dbsurf.experiments.nas.supernet.launching import search
+from dbsurf.experiments.nas.supernet.options import SUPERNET_PRESETS as PRESETS
+from dbsurf.experiments.nas.supernet.options import SupernetOptions
 from dbsurf.experiments.nas.supernet.search import CANDIDATES
+from dbsurf.report.labels import estimator_name
 from dbsurf.report.numbers import Mean
 from dbsurf.runs.folder import read_summary
 
-ESTIMATORS = ("dbsurf", "loorf", "uniform")
 RUNS, RESULTS, PAGE = Path("runs/nas/supernet-study"), Path("docs/results/nas"), Path("docs/nas.md")
+COUNT = 3  # seeds
 
 
-def plan() -> list[SupernetOptions]:
-    """One search with all its seeds for every estimator."""
+def key(options: SupernetOptions) -> str:
+    """The name of a searcher: an estimator or a method."""
+    return options.estimator if options.method == "sampled" else options.method
+
+
+def runs(folder: Path | None = None) -> list[SupernetOptions]:
+    """All searches, those of a seed before those of the next."""
+    place = RUNS if folder is None else folder
     return [
         replace(
-            PRESETS["laptop"],
+            options,
             dataset="cifar10",
-            estimator=estimator,
+            seed=seed,
+            seeds=1,
             path_batching="one-by-one",
             threads=1,
             resume=True,
-            out=RUNS / estimator,
+            out=place / f"{key(options)}-seed-{seed}",
         )
-        for estimator in ESTIMATORS
+        for seed, options in itertools.product(SEEDS[:COUNT], table_2_methods(PRESETS["laptop"]))
     ]
 
 
-def runs() -> list[SupernetOptions]:
-    """All searches, those of a seed before those of the next."""
-    by_seed = zip(*(one_a_seed(options) for options in plan()), strict=True)
-    return [options for seed in by_seed for options in seed]
+LONGER = 1.5  # a method that is faster by less is not searched again
+
+
+def longer_runs(folder: Path) -> list[SupernetOptions]:
+    """The searches of equal seconds: epochs in proportion, the architecture moving equally far.
+
+    How much longer they are rests on the finished searches of the first seed.
+    """
+    first = [options for options in runs(folder) if options.seed == SEEDS[0]]
+    summaries = {key(options): read_summary(options.folder()) for options in first}
+    seconds = {name: one["seconds"] for name, one in summaries.items() if one is not None}
+    factors = {
+        name: round(seconds["dbsurf"] / value, 1)
+        for name, value in seconds.items()
+        if "dbsurf" in seconds and seconds["dbsurf"] / value >= LONGER
+    }
+    return [
+        replace(
+            options,
+            warmup_epochs=round(factors[key(options)] * options.warmup_epochs),
+            epochs=round(factors[key(options)] * options.epochs),
+            cosine_epochs=round(factors[key(options)] * options.cosine_epochs),
+            architecture_rate=round(options.architecture_rate / factors[key(options)], 6),
+            out=folder / f"{key(options)}-longer-seed-{options.seed}",
+        )
+        for options in runs(folder)
+        if key(options) in factors
+    ]
+
+
+def command(options: SupernetOptions) -> str:
+    """A search as the words of a command line, for a queue."""
+    usual = PRESETS["laptop"]
+    words = ["nas", "supernet", "--preset", "laptop", "--method", options.method]
+    if options.method == "sampled":
+        words += ["--estimator", options.estimator]
+    for name in ("architecture_rate", "warmup_epochs", "epochs", "cosine_epochs"):
+        if getattr(options, name) != getattr(usual, name):
+            words += [f"--{name.replace('_', '-')}", f"{getattr(options, name):g}"]
+    words += ["--seeds", "1", "--seed", str(options.seed), "--path-batching", "one-by-one"]
+    return shlex.join([*words, "--threads", "1", "--resume", "--out", str(options.out)])
 
 
 # --- what the finished ones say -------------------------------------------------------------------
@@ -59,10 +115,10 @@ def percentile(accuracies: Floats, value: float) -> float:
     return float(stats.percentileofscore(accuracies, value, kind="mean"))
 
 
-def found_cells(test: Floats) -> pd.DataFrame:
+def found_cells(test: Floats, searches: Sequence[SupernetOptions]) -> pd.DataFrame:
     """One row a finished search: its cell, and where that stands in the 200-epoch test column."""
     table, rows = load_table("cifar10"), []
-    for options in runs():
+    for options in searches:
         summary = read_summary(options.folder())
         if summary is None:
             continue
@@ -70,44 +126,77 @@ def found_cells(test: Floats) -> pd.DataFrame:
         accuracies = table.record(found["index"], "cifar10")
         rows.append(
             {
-                "estimator": options.estimator,
-                "seed": options.seed,
-                **{**found, **accuracies},
+                "search": key(options),
+                **{**found, **accuracies, "seed": options.seed},
                 "rank": 1 + int((test > test[found["index"]]).sum()),
                 "percentile": percentile(test, test[found["index"]]),
+                "steps": summary["steps"],
                 "seconds": summary["seconds"],
             }
         )
     return pd.DataFrame(rows)
 
 
-def candidates(test: Floats) -> pd.DataFrame:
+def candidates(test: Floats, folder: Path) -> pd.DataFrame:
     """All cells that uniform sampling chose from, with their loss and accuracy in the table."""
     parts = []
-    for options in runs():
+    for options in runs(folder):
         file = options.folder() / CANDIDATES
-        if file.exists():
+        if options.method == "uniform" and file.exists():
             part = pd.read_csv(file).assign(seed=options.seed)
             parts.append(part.assign(test_200=test[part["index"]]))
     return pd.concat(parts) if parts else pd.DataFrame()
 
 
-def markdown(cells: pd.DataFrame, test: Floats) -> str:
-    """A row an estimator, and what to compare it with."""
+HELD = {"dbsurf": "1", "loorf": "1", "uniform": "1", "gdas": "1", "dsnas": "1"}
+HELD |= {"pc-darts": "all, 1/4 of the channels"}
+
+
+def markdown(cells: pd.DataFrame, longer: pd.DataFrame, test: Floats) -> str:
+    """A row a method, and what to compare it with."""
     lines = [
-        "| estimator | seeds | test accuracy after 200 epochs | percentile | ranks of the cells |",
-        "|---|---|---|---|---|",
+        "| search | seeds | test accuracy after 200 epochs | percentile | ranks of the cells | "
+        "skips only | operations held | seconds a step | at equal seconds |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
-    for name, part in cells.groupby("estimator", sort=False):
+    for name, part in cells.groupby("search", sort=False):
         ranks = ", ".join(f"{rank:,}" for rank in part["rank"])
+        skips = sum("conv" not in cell for cell in part["architecture"])
+        same = longer[longer["search"] == name]["test_200"] if len(longer) else ()
         lines.append(
-            f"| {name} | {len(part)} | {Mean.of(part['test_200'].to_numpy()).text(2)} | "
-            f"{Mean.of(part['percentile'].to_numpy()).text(1)} | {ranks} |"
+            f"| {estimator_name(name)} | {len(part)} | "
+            f"{Mean.of(part['test_200'].to_numpy()).text(2)} | "
+            f"{Mean.of(part['percentile'].to_numpy()).text(1)} | {ranks} | "
+            f"{skips} of {len(part)} | {HELD.get(name, 'all')} | "
+            f"{(part['seconds'] / part['steps']).mean():.2f} | "
+            f"{Mean.of(np.array(same)).text(2) if len(same) else '-'} |"
         )
-    middle = float(np.median(test))
-    lines.append(f"| the median cell | - | {middle:.2f} | 50.0 | {(len(test) + 1) // 2:,} |")
-    lines.append(f"| a cell at random | - | {test.mean():.2f} | 50.0 | - |")
-    lines.append(f"| the best cell | - | {test.max():.2f} | 100.0 | 1 |")
+    middle, rest = float(np.median(test)), " - | - | - | - |"
+    lines.append(f"| the median cell | - | {middle:.2f} | 50.0 | {(len(test) + 1) // 2:,} |{rest}")
+    lines.append(f"| a cell at random | - | {test.mean():.2f} | 50.0 | - |{rest}")
+    lines.append(f"| the best cell | - | {test.max():.2f} | 100.0 | 1 |{rest}")
+    return "\n".join(lines)
+
+
+def differences(cells: pd.DataFrame) -> str:
+    """DBsurf against every other search, paired by seed, with a 95 % interval of Student's t."""
+    wide = cells.pivot_table(index="seed", columns="search", values="test_200", sort=False)
+    lines = ["| DBsurf minus | seeds | difference | 95 % interval | told apart |"]
+    lines.append("|---|---|---|---|---|")
+    for name in wide.columns:
+        if name == "dbsurf" or "dbsurf" not in wide:
+            continue
+        paired = (wide["dbsurf"] - wide[name]).dropna()
+        if len(paired) < 2:
+            continue
+        mean = Mean.of(paired.to_numpy())
+        reach = mean.error * stats.t.ppf(0.975, len(paired) - 1)
+        low, high = mean.value - reach, mean.value + reach
+        apart = "yes" if low > 0 or high < 0 else "no"
+        lines.append(
+            f"| {estimator_name(str(name))} | {len(paired)} | {mean.value:.2f} | "
+            f"{low:.2f} to {high:.2f} | {apart} |"
+        )
     return "\n".join(lines)
 
 
@@ -120,19 +209,23 @@ def correlations(judged: pd.DataFrame) -> str:
     return ", ".join(f"{value:.2f}" for value in found)
 
 
-def report() -> None:
+def report(folder: Path = RUNS) -> None:
     """Tables from the finished runs."""
     test = load_table("cifar10").accuracies(dataset="cifar10", split="test", epochs=200)
-    cells, judged = found_cells(test), candidates(test)
-    save_csv(cells, RESULTS / "supernet.csv")
-    save_csv(judged, RESULTS / "supernet-candidates.csv")
-    insert(PAGE, "supernet study", markdown(cells, test))
+    cells, judged = found_cells(test, runs(folder)), candidates(test, folder)
+    if not len(cells):
+        raise SystemExit(f"no finished search in {folder}")
+    longer = found_cells(test, longer_runs(folder))
+    save_csv(pd.concat([cells, longer.assign(longer=True)]), RESULTS / "supernet.csv")
+    insert(PAGE, "supernet study", markdown(cells, longer, test))
+    insert(PAGE, "supernet differences", differences(cells))
     insert(
         PAGE,
         "supernet state",
         f"Finished searches behind the table: {len(cells)} of {len(runs())}.",
     )
     if len(judged):
+        save_csv(judged, RESULTS / "supernet-candidates.csv")
         insert(
             PAGE, "supernet correlations", f"Spearman's rank correlations: {correlations(judged)}."
         )
@@ -142,13 +235,17 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--part", default="1/1", help="which of how many parts to run")
     parser.add_argument("--report", action="store_true", help="run nothing")
+    parser.add_argument("--commands", action="store_true", help="print the searches, run nothing")
+    parser.add_argument("--equal-seconds", action="store_true", help="the longer searches instead")
+    parser.add_argument("--runs", type=Path, default=RUNS, help="folder of the searches")
     arguments = parser.parse_args()
+    searches = (longer_runs if arguments.equal_seconds else runs)(arguments.runs)
+    if arguments.commands:
+        print("\n".join(f"dbsurf {command(options)}" for options in searches))
+        raise SystemExit(0)
     if not arguments.report:
         part, parts = map(int, arguments.part.split("/"))
-        for options in runs()[part - 1 :: parts]:
+        for options in searches[part - 1 :: parts]:
             search(options)
-        if parts == 1:
-            for options in plan():
-                search(options)  # all is there: only the summary over the seeds is written
     if arguments.report or arguments.part == "1/1":
-        report()
+        report(arguments.runs)

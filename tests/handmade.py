@@ -8,7 +8,8 @@ from typing import Any
 
 from dbsurf.experiments.league import Options as LeagueOptions
 from dbsurf.experiments.league import measure
-from dbsurf.experiments.nas.options import SupernetOptions, TableOptions
+from dbsurf.experiments.nas.options import TableOptions
+from dbsurf.experiments.nas.supernet.options import SupernetOptions
 from dbsurf.experiments.toy import Options as ToyOptions
 from dbsurf.experiments.vae import Options as VaeOptions
 from dbsurf.runs.records import write_metrics

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from dbsurf import data
 from dbsurf.data import store
-from dbsurf.experiments.nas.options import SupernetOptions
+from dbsurf.experiments.nas.supernet.methods import METHODS
+from dbsurf.experiments.nas.supernet.options import SupernetOptions
 
 TINY = SupernetOptions(
     dataset="digits",
@@ -23,7 +26,6 @@ TINY = SupernetOptions(
     epochs=2,
     learning_rate=0.1,
     architecture_rate=0.05,
-    candidates=5,
     tensorboard=False,
 )
 
@@ -32,3 +34,13 @@ def digits(folder: Path) -> Path:
     """Make ``folder`` a data folder with the digits, read from their table once."""
     store.save("digits", data.load_arrays("digits", folder), folder)
     return folder
+
+
+def searching(options: SupernetOptions, method: str, **changes: Any) -> SupernetOptions:
+    """The same run by another method; options that it does not have are as by default."""
+    usual = SupernetOptions()
+    reads = METHODS[method].reads
+    n = options.n if "n" in reads else usual.n
+    estimator = options.estimator if "estimator" in reads else usual.estimator
+    given = {"n": n, "estimator": estimator, "channels": 4} | changes
+    return replace(options, method=method, **given)

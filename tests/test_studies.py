@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import importlib
 import json
+import shlex
 import shutil
+from dataclasses import fields
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from dbsurf.commands.parsing import parse
+from dbsurf.experiments.nas.landscape import Table, synthetic_columns
+from dbsurf.experiments.nas.supernet.methods import METHODS
 from handmade import league_run, nas_run, vae_run
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-MARKS = (
-    "state",
-    "table 1",
-    "reaching",
-    "long",
-    "table 2",
-    "choices",
-    "reach",
-    "tuning",
-    "rates",
-    "goals",
-)
-MARKS += ("sentences", "tables")
+MARKS = ("state", "table 1", "reaching", "long", "table 2", "choices", "reach", "tuning", "rates")
+MARKS += ("supernet study", "supernet differences", "supernet state", "supernet correlations")
+MARKS += ("goals", "sentences", "tables")
 
 
 @pytest.fixture
@@ -106,12 +101,61 @@ def test_the_table_search_study(page, monkeypatch):
     assert len(pd.read_csv(results / "table-search-table2.csv")) >= 11
 
 
-def test_the_supernet_study_plans_twelve_searches(page, monkeypatch):
+def test_the_supernet_study_compares_all_methods_on_a_seed_before_the_next(page, monkeypatch):
     module = study("supernet_study", page, monkeypatch)
     runs = module.runs()
-    assert len(runs) == 12
-    assert {run.estimator for run in runs[:3]} == {"dbsurf", "loorf", "uniform"}
-    assert {run.seed for run in runs} == {0, 5, 10, 15}
+    assert len(runs) == 33
+    assert {module.key(run) for run in runs[:11]} == {"dbsurf", "loorf", *METHODS} - {"sampled"}
+    assert [run.seed for run in runs] == [0] * 11 + [5] * 11 + [10] * 11
+    for run in runs[:11]:
+        _, options = parse(shlex.split(module.command(run)))
+        assert options.config() == run.config()
+        assert options.folder() == run.folder()
+
+
+def test_the_supernet_study_writes_what_finished_runs_say(page, monkeypatch):
+    module = study("supernet_study", page, monkeypatch)
+    table = Table("NAS-Bench-201", _as_cifar10(synthetic_columns()))
+    monkeypatch.setattr(module, "load_table", lambda dataset: table)
+    folder = page.parent / "supernet"
+
+    def finished(runs: list, seconds: dict[str, float]) -> None:
+        for number, run in enumerate(runs):
+            made = nas_run(folder, [90.0], "NAS-Bench-201", mode="supernet", **_identity(run))
+            summary = json.loads((made / "summary.json").read_text())
+            summary["found"][0]["index"] = 100 * number
+            summary |= {"steps": 10, "seconds": seconds.get(module.key(run), 90.0)}
+            (made / "summary.json").write_text(json.dumps(summary))
+            made.rename(run.folder())
+
+    finished(module.runs(folder)[:22], {"dbsurf": 100.0, "dsnas": 20.0})
+    longer = module.longer_runs(folder)
+    assert [(run.method, run.epochs, run.warmup_epochs) for run in longer] == [
+        ("dsnas", 50, 50)
+    ] * 3
+    assert longer[0].architecture_rate == pytest.approx(0.011 / 5)
+    assert "--epochs 50" in module.command(longer[0])
+    finished(longer[:2], {})
+    module.report(folder)
+    text = page.read_text()
+    assert "Finished searches behind the table: 22 of 33." in text
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    for name in ("DBsurf", "LOORF", "GDAS", "DARTS", "Few-Shot-GM"):
+        assert any(line.startswith(f"| {name} | 2 |") and line.endswith(" - |") for line in rows)
+    (dsnas,) = (line for line in rows if line.startswith("| DSNAS | 2 |") and "of 2" in line)
+    assert " 2.00 | " in dsnas  # seconds a step
+    assert dsnas.split("|")[-2].strip() != "-"
+    assert any(line.startswith("| DARTS | 2 |") and " to " in line for line in rows)
+
+
+def _identity(run):
+    """The options of a run that say what it computes."""
+    chosen = {"method", "estimator", "seed", "architecture_rate", "dataset", "epochs"}
+    return {item.name: getattr(run, item.name) for item in fields(run) if item.name in chosen}
+
+
+def _as_cifar10(columns):
+    return {("cifar10", split, epochs): values for (_, split, epochs), values in columns.items()}
 
 
 def test_the_league(page, monkeypatch):

@@ -167,6 +167,8 @@ def test_no_runs_is_one_line_and_status_2(tmp_path, capsys):
         ("vae", {"steps": 300, "learning_rate": 0.001, "seed": 3, "n": 8}),
         ("nas-table", {"dataset": "synthetic", "estimator": "random", "seeds": 3}),
         ("nas-supernet", {"channels": 8, "estimator_options": ("alpha=2",)}),
+        ("nas-supernet", {"method": "few-shot", "base": "gdas", "split_edge": 2, "seed": 5}),
+        ("nas-supernet", {"method": "drnas", "progressive": True, "parts": 2}),
         ("toy", {"preset": "smoke", "points": 39, "comparison_draws": 100, "n": (2, 4)}),
     ],
 )

@@ -7,6 +7,7 @@ import colorsys
 import pytest
 
 import dbsurf
+from dbsurf.experiments.nas.supernet.methods import METHODS
 from dbsurf.report import labels
 from dbsurf.report.labels import VARIANTS, estimator_name, label, looks, variants
 
@@ -40,7 +41,8 @@ def test_every_variant_of_an_estimator_can_be_built():
         if variant.estimator in dbsurf.available():
             assert variant.build(4).n in (4, None)
     named = {variant.estimator for variant in VARIANTS.values()}
-    assert named - {*dbsurf.available()} == {"evolution", "random"}  # searches without a gradient
+    searches = {"evolution", "random", *METHODS} - {"sampled"}  # of architectures
+    assert named - {*dbsurf.available()} == searches
     assert {*dbsurf.available()} <= named  # every estimator of the library has a row
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from dbsurf.commands.main import main
 from dbsurf.commands.parsing import parse
+from dbsurf.experiments.nas.supernet.methods import METHODS
 from dbsurf.experiments.registry import experiment
 from dbsurf.experiments.vae import PRESETS, Options
 from dbsurf.runs.options import config_hash
@@ -116,7 +117,7 @@ def test_a_named_sweep_can_be_narrowed_and_changed():
 def test_table_2(tmp_path, monkeypatch):
     monkeypatch.setenv("DBSURF_DATA", str(tmp_path))
     paper = [run.options for run in plan("table2", "paper", [], OUT)]
-    assert len(paper) == 12
+    assert len(paper) == 9 * 12  # the rows of table 2
     assert {(item.config()["mode"], item.seeds, item.n) for item in paper} == {("supernet", 1, 5)}
     assert {item.seed for item in paper} == {0, 5, 10, 15}
     smoke = plan("table2", "smoke", [], OUT)
@@ -125,12 +126,21 @@ def test_table_2(tmp_path, monkeypatch):
     (tmp_path / "nasbench201.npz").touch()
     assert len(plan("table2", "smoke", [], OUT)) == 9
     laptop = plan("table2", "laptop", [], OUT)
-    assert len(laptop) == 13
+    assert len(laptop) == 9 + 3 * 11  # and LOORF and uniform sampling
+    assert {run.options.method for run in laptop[9:]} == set(METHODS)
+    for run in laptop[9:]:
+        run.options.check()
+    reach = {
+        run.options.method: run.options.architecture_rate
+        for run in laptop[9:]
+        if run.options.seed == 0
+    }
+    assert (reach["sampled"], reach["darts"], reach["few-shot"]) == (0.011, 0.022, 0.055)
     assert laptop[0].label == "nas-table cifar10 dbsurf"
-    assert laptop[-1].label == "nas-supernet seed=15"
+    assert laptop[-1].label == "nas-supernet few-shot-gm dbsurf seed=10 architecture_rate=0.022"
     fewer = plan("table2", "laptop", ["seed=0", "logits_rate=0.1"], OUT)
     assert {run.experiment for run in fewer} == {"nas-table", "nas-supernet"}
-    assert len(fewer) == 10
+    assert len(fewer) == 9 + 11
     with pytest.raises(ValueError, match="--grid must name options among .*, got 'flavour'"):
         plan("table2", "laptop", ["flavour=1"], OUT)
 

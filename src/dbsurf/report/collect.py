@@ -57,9 +57,10 @@ class Run:
 
     @property
     def label(self) -> str:
-        """Estimator and options as one string, empty for an experiment without an estimator."""
+        """Estimator and options as one string, or a method without an estimator; else empty."""
         extras = self.configuration.get("estimator_options") or ()
-        return label(str(self.configuration.get("estimator", "")), map(str, extras))
+        name = self.configuration.get("estimator") or self.configuration.get("method", "")
+        return label(str(name), map(str, extras))
 
     @property
     def step(self) -> int | None:

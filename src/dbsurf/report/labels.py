@@ -130,6 +130,16 @@ VARIANTS = {
         Variant("exact", (), "exact", "#263238", ":"),
         Variant("evolution", (), "evolution", TEAL, "-"),
         Variant("random", (), "random search", OLIVE, ":"),
+        # Searches in a supernet that are no estimators of expectations over cells.
+        Variant("uniform", (), "uniform sampling", "#616161", "--"),
+        Variant("darts", (), "DARTS", "#1F4E9C", "-"),
+        Variant("pc-darts", (), "PC-DARTS", "#2E86C1", "--"),
+        Variant("snas", (), "SNAS", "#B7410E", "-"),
+        Variant("drnas", (), "DrNAS", "#7D3C98", "-"),
+        Variant("gdas", (), "GDAS", "#1E8449", "-"),
+        Variant("dsnas", (), "DSNAS", "#D4AC0D", "-."),
+        Variant("few-shot", (), "Few-Shot", "#C2185B", "--"),
+        Variant("few-shot-gm", (), "Few-Shot-GM", "#5C2CD4", "-."),
     )
 }
 

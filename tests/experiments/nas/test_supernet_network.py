@@ -9,13 +9,8 @@ import torch
 from torch import Tensor, distributed, nn
 
 from dbsurf.experiments.nas import space
-from dbsurf.experiments.nas.supernet.network import (
-    BatchNorm,
-    SharedCell,
-    Supernet,
-    alive,
-    synchronise,
-)
+from dbsurf.experiments.nas.supernet.edges import alive
+from dbsurf.experiments.nas.supernet.network import BatchNorm, SharedCell, Supernet, synchronise
 
 f64 = torch.float64
 NONE, SKIP, CONV1, CONV3, POOL = range(5)

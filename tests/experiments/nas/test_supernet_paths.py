@@ -167,7 +167,7 @@ def test_a_step_of_the_supernet_is_one_term_of_that_sum():
     table = toy_losses()
     torch.manual_seed(11)
     network, images, labels = batch(TOY)
-    architecture = Architecture(3).double()
+    architecture = Architecture(TOY).double()
     with torch.no_grad():
         architecture.logits.copy_(LOGITS)
     losses = CellLosses(lambda path: loss(network(images, path), labels), TOY, "one-by-one")

@@ -6,6 +6,7 @@ import dataclasses
 import re
 import sys
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -14,16 +15,18 @@ import torch
 from dbsurf.commands.main import main
 from dbsurf.data import store
 from dbsurf.experiments.nas import space
-from dbsurf.experiments.nas.options import SUPERNET_PRESETS as PRESETS
-from dbsurf.experiments.nas.options import SupernetOptions
 from dbsurf.experiments.nas.supernet import building
 from dbsurf.experiments.nas.supernet.drawing import draw_cell
 from dbsurf.experiments.nas.supernet.launching import search
+from dbsurf.experiments.nas.supernet.methods import METHODS
+from dbsurf.experiments.nas.supernet.methods.base import ByChoice
+from dbsurf.experiments.nas.supernet.options import SUPERNET_PRESETS as PRESETS
+from dbsurf.experiments.nas.supernet.options import Base, Name, SupernetOptions
 from dbsurf.experiments.nas.supernet.training import Trainer
 from dbsurf.runs.checkpoint import read_checkpoint
 from dbsurf.runs.folder import read_summary
 from dbsurf.runs.records import read_metrics
-from supernet_runs import TINY, digits
+from supernet_runs import TINY, digits, searching
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +42,18 @@ def tiny(tmp_path: Path, folder: Path) -> SupernetOptions:
 
 def trained(place: Path) -> dict:
     return read_checkpoint(place / "checkpoint.pt")["state"]["trainer"]
+
+
+def assert_same_state(left: object, right: object, name: str = "state") -> None:
+    """Two nested states, bit for bit."""
+    if isinstance(left, dict):
+        assert left.keys() == right.keys()
+        for key, value in left.items():
+            assert_same_state(value, right[key], f"{name}.{key}")
+    elif isinstance(left, torch.Tensor):
+        assert torch.equal(left, right), name
+    else:
+        assert left == right, name
 
 
 def test_a_run_writes_what_it_promises(tiny, tmp_path, folder):
@@ -65,35 +80,74 @@ def test_a_run_writes_what_it_promises(tiny, tmp_path, folder):
     assert again == summary  # read back, not run again
 
 
-def test_a_broken_run_goes_on_bit_for_bit(tiny, tmp_path, monkeypatch):
-    whole = search(dataclasses.replace(tiny, out=tmp_path / "whole"))
+VARIANTS = [
+    *({"method": name} for name in METHODS),
+    {"method": "darts", "order": 2},
+    {"method": "drnas", "progressive": True, "parts": 2},
+    {"method": "few-shot", "base": "pc-darts", "parts": 2, "split_edge": 3, "split_groups": 2},
+]
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda one: " ".join(map(str, one.values())))
+def test_a_broken_run_goes_on_bit_for_bit(tiny, tmp_path, monkeypatch, variant):
+    """Broken once before and once after a split, a pruning or a widening."""
+    options = searching(tiny, **variant)
+    whole = search(dataclasses.replace(options, out=tmp_path / "whole"))
     step = Trainer.step
+    stops = [3, 7]
 
     def stopping(self: Trainer) -> None:
-        if self.steps == 7:
+        if stops and self.steps == stops[0]:
+            stops.pop(0)
             raise KeyboardInterrupt
         step(self)
 
     monkeypatch.setattr(Trainer, "step", stopping)
-    broken = dataclasses.replace(tiny, checkpoint_every=3)
+    broken = dataclasses.replace(options, checkpoint_every=3)
     with pytest.raises(KeyboardInterrupt):
         search(broken)
-    monkeypatch.undo()
-    assert trained(tmp_path / "run")["steps"] == 6
+    assert trained(tmp_path / "run")["steps"] == 3
     with pytest.raises(ValueError, match="holds an unfinished run: --resume continues it"):
         search(broken)
-    finished = search(dataclasses.replace(broken, resume=True))
-    left, right = trained(tmp_path / "whole"), trained(tmp_path / "run")
-    for part in ("network", "architecture"):
-        for name, value in left[part].items():
-            assert torch.equal(value, right[part][name]), name
-    assert torch.equal(left["sampled"], right["sampled"])
-    assert torch.equal(left["generator"], right["generator"])
+    again = dataclasses.replace(broken, resume=True)
+    with pytest.raises(KeyboardInterrupt):
+        search(again)
+    assert trained(tmp_path / "run")["steps"] == 6
+    finished = search(again)
+    assert_same_state(trained(tmp_path / "whole"), trained(tmp_path / "run"))
     same = ("found", "steps", "evaluations", "configuration")
     assert {key: whole[key] for key in same} == {key: finished[key] for key in same}
     rows, others = read_metrics(tmp_path / "whole"), read_metrics(tmp_path / "run")
     for row, other in zip(rows, others, strict=True):
         assert {**row, "seconds": None} == {**other, "seconds": None}
+    assert (tmp_path / "run" / "cell.png").exists()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_sees_as_many_images(tiny, name):
+    """3 epochs of 64 images; gradient matching also looks at 4 batches before its split."""
+    summary = search(searching(tiny, name))
+    (found,) = summary["found"]
+    extra = 4 * 16 if name == "few-shot-gm" else 0
+    assert found["images"] == 3 * 64 + extra
+    validation = METHODS[name].validation
+    assert summary["steps"] == (4 + 2 * 2 if validation else 4 + 2 * 4)
+
+
+def test_few_shot_has_a_supernet_for_every_group_and_takes_the_one_with_the_lowest_loss(
+    tiny, tmp_path
+):
+    search(searching(tiny, "few-shot", split_edge=2))
+    members = trained(tmp_path / "run")["members"]
+    assert len(members) == 5
+    allowed = [member["architecture"]["allowed"] for member in members.values()]
+    assert torch.equal(torch.stack([one[2] for one in allowed]), torch.eye(5).bool())
+    assert all(one[[0, 1, 3, 4, 5]].all() for one in allowed)
+    lines = (tmp_path / "run" / "candidates.csv").read_text().splitlines()
+    assert lines[0] == "index,architecture,loss,supernet"
+    losses = [float(line.split(",")[2]) for line in lines[1:]]
+    assert losses == sorted(losses)
+    assert sorted(int(line.split(",")[3]) for line in lines[1:]) == list(range(5))
 
 
 def test_several_seeds_have_a_folder_each_and_a_summary_over_all(tiny, tmp_path):
@@ -116,15 +170,16 @@ def test_seeds_side_by_side_are_the_seeds_one_after_the_other(tiny, tmp_path):
 
 
 def test_uniform_sampling_chooses_by_the_training_loss_of_cells_it_draws(tiny, tmp_path):
-    summary = search(dataclasses.replace(tiny, estimator="uniform"))
+    summary = search(searching(tiny, "uniform", candidates=5))
     lines = (tmp_path / "run" / "candidates.csv").read_text().splitlines()
-    assert lines[0] == "index,architecture,loss"
-    losses = [float(line.rsplit(",", 1)[1]) for line in lines[1:]]
+    losses = [float(line.split(",")[2]) for line in lines[1:]]
     assert losses == sorted(losses)
     assert len(losses) == 5
     assert int(lines[1].split(",")[0]) == summary["found"][0]["index"]
-    entropies = [row["entropy_0_3"] for row in read_metrics(tmp_path / "run")]
+    rows = read_metrics(tmp_path / "run")
+    entropies = [row["entropy_0_3"] for row in rows]
     assert entropies == pytest.approx([np.log(5)] * len(entropies))
+    assert all(row["cell"] is None for row in rows)
 
 
 def test_steps_stand_above_epochs_and_divergence_is_named(tiny):
@@ -149,12 +204,12 @@ def test_found_cells_are_looked_up(tiny, monkeypatch, tmp_path):
 def test_the_real_table_knows_the_subset():
     if store.locate("nasbench201") is None:
         pytest.skip("nasbench201 is not on this machine: DBSURF_DATA names no folder with it")
-    from dbsurf.experiments.nas.supernet.search import found_cell
+    from dbsurf.experiments.nas.supernet.search import looked_up, table_of
 
     best = space.from_index(6111)
     for dataset in ("cifar10", "cifar10-subset"):
-        found = found_cell(dataclasses.replace(TINY, dataset=dataset), best)
-        assert found["test_200"] == pytest.approx(94.37, abs=0.005)
+        table, name = table_of(dataclasses.replace(TINY, dataset=dataset))
+        assert looked_up(best, table, name)["test_200"] == pytest.approx(94.37, abs=0.005)
 
 
 @pytest.mark.parametrize(
@@ -208,10 +263,42 @@ def test_the_subset_stands_in_for_the_whole_where_it_is_enough():
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--estimator", "dbsruf"], "estimator must be one of .*uniform, got 'dbsruf'"),
+        (["--estimator", "dbsruf"], "estimator must be one of .*, got 'dbsruf'"),
+        (["--estimator", "uniform"], "uniform sampling is --method uniform"),
         (["--estimator", "arms"], "got arms: dist must be Bernoulli"),
         (["--estimator", "loorf", "--n", "1"], "n must be"),
-        (["--estimator", "uniform", "--estimator-options", "alpha=1"], "empty for uniform"),
+        (["--method", "uniform", "--estimator", "loorf"], "uniform has none: got loorf"),
+        (["--method", "darts", "--n", "3"], "n must be left alone, darts has none: got 3"),
+        (["--method", "darts", "--order", "3"], "order must be 1 or 2, got 3"),
+        (["--method", "snas", "--order", "2"], "order must be left alone, snas has none: got 2"),
+        (["--method", "snas", "--temperature", "0"], "temperature must be above 0 .*, got 0.0"),
+        (["--method", "gdas", "--temperature", "-1"], "temperature must be above 0 .*, got -1.0"),
+        (
+            ["--method", "gdas", "--final-temperature", "20"],
+            "final_temperature must be at most the temperature 10.0, got 20.0",
+        ),
+        (["--method", "pc-darts", "--parts", "3"], "parts must lie between 1 and the 2 channels"),
+        (
+            ["--method", "pc-darts", "--channels", "4", "--parts", "3"],
+            "parts must divide the 4 channels, got 3",
+        ),
+        (["--method", "pc-darts", "--parts", "0"], "parts must lie between 1 .*, got 0"),
+        (
+            ["--method", "drnas", "--progressive", "--channels", "3", "--parts", "3"],
+            "parts must be even for the progressive scheme, got 3",
+        ),
+        (
+            ["--method", "few-shot", "--split-edge", "6"],
+            "split_edge must be an edge, a number from 0 to 5, got 6",
+        ),
+        (["--method", "few-shot", "--split-groups", "1"], "split_groups must lie between 2 and 5"),
+        (["--method", "few-shot-gm", "--split-edge", "0"], "few-shot-gm of snas has none: got 0"),
+        (["--method", "few-shot", "--temperature", "nan"], "temperature must be above 0"),
+        (["--method", "gdas", "--validation", "1"], "validation must lie between 0 and 1, got 1.0"),
+        (
+            ["--method", "gdas", "--validation", "0.9"],
+            "batch must lie between 1 and 6 images, got 16",
+        ),
         (
             ["--dataset", "omniglot"],
             "dataset must be one of digits, mnist, .*imagenet16-120, got 'omniglot'",
@@ -251,6 +338,42 @@ def test_precision_and_device_that_do_not_exist(folder, tmp_path, capsys, monkey
     monkeypatch.setattr(building, "choose_device", lambda name: torch.device("mps"))
     with pytest.raises(ValueError, match="must be 1 and 32 on mps"):
         building.check(dataclasses.replace(TINY, devices=2))
+
+
+def test_the_command_line_lists_all_methods(capsys):
+    assert list(METHODS) == list(get_args(Name))
+    with pytest.raises(SystemExit):
+        main(["nas", "supernet", "--help"])
+    told = capsys.readouterr().out
+    assert all(name in told for name in METHODS)
+    for name in get_args(Base):
+        assert issubclass(METHODS[name], ByChoice)
+
+
+def test_the_page_lists_every_method_as_it_says_of_itself():
+    """Text between the marks of docs/nas.md."""
+    page = (Path(__file__).parents[3] / "docs" / "nas.md").read_text()
+    table = page.split("<!-- methods -->")[1].split("<!-- end of methods -->")[0]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.strip().split("\n")]
+    found = {row[0].strip("`"): row[1:] for row in rows[2:]}
+    assert list(found) == list(METHODS)
+    for name, method in METHODS.items():
+        split = "as `--base`" if "base" in method.reads else "yes" if method.validation else "no"
+        options = ", ".join(f"`{one}`" for one in method.reads) or "none"
+        said = [method.kind, method.computes, method.holds, method.costs, split, options]
+        assert found[name] == said
+        assert "Reference:" in method.__doc__
+        assert "Bias:" in method.__doc__
+        assert "Memory:" in method.__doc__ or "memory" in method.__doc__
+        assert "Evaluations:" in method.__doc__
+
+
+def test_a_folder_of_another_method_is_refused_in_one_line(tiny, capsys):
+    search(dataclasses.replace(tiny, steps=1))
+    with pytest.raises(
+        ValueError, match=r"another configuration: .*method \('sampled' there, 'dar"
+    ):
+        search(searching(tiny, "darts"))
 
 
 def test_a_missing_fabric_is_named(tiny, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import numpy as np
@@ -12,6 +13,10 @@ from torch import Tensor
 import dbsurf
 from dbsurf.experiments.nas.supernet.architecture import OPEN, Architecture
 from dbsurf.experiments.nas.supernet.images import Batches, Standard, as_tensor, augment
+from dbsurf.experiments.nas.supernet.methods.base import Member, Temperature
+from dbsurf.experiments.nas.supernet.methods.few_shot import FewShot
+from dbsurf.experiments.nas.supernet.methods.paths import Sampled, Uniform
+from dbsurf.experiments.nas.supernet.methods.relaxed import Snas
 from dbsurf.experiments.nas.supernet.network import Supernet
 from dbsurf.experiments.nas.supernet.training import Schedule, Trainer
 from dbsurf.experiments.nas.supernet.workers import Workers
@@ -19,21 +24,24 @@ from dbsurf.experiments.nas.supernet.workers import Workers
 CPU = torch.device("cpu")
 
 
-def trainer(*, rate: float | None = 0.1, warmup: int = 2, seed: int = 0, **options) -> Trainer:
+def trainer(*, rate: float = 0.1, warmup: int = 2, seed: int = 0, **options) -> Trainer:
     torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(seed)
     images = torch.randint(256, (40, 1, 8, 8), generator=generator, dtype=torch.uint8)
     labels = torch.arange(40) % 4
     given = {"estimator": dbsurf.DBsurf(5), "batching": "together", "threshold": 0.8} | options
+    method = given.get("method") or Sampled(given["estimator"], given["batching"])
+    network = Supernet(4, channels=2, cells=1, inputs=1)
     return Trainer(
-        Supernet(4, channels=2, cells=1, inputs=1),
-        Architecture(threshold=given["threshold"]),
-        given["estimator"],
+        method,
+        [
+            Member(copy.deepcopy(network), method.architecture(given["threshold"]), rate)
+            for _ in range(method.members)
+        ],
         Batches(images, labels, 8, generator, padding=1),
+        None,
         Standard(images),
-        Schedule(0.5, warmup, 100),
-        rate,
-        given["batching"],
+        Schedule(0.5, warmup, 100, 100),
         Workers(CPU),
     )
 
@@ -155,7 +163,11 @@ def test_an_edge_is_fixed_when_its_best_operation_leads_by_the_threshold():
 
 
 def weights(of: Trainer) -> list[Tensor]:
-    return [value.detach().clone() for value in of.weights]
+    return [value.detach().clone() for value in of.members[0].weights]
+
+
+def architecture(of: Trainer) -> Architecture:
+    return of.members[0].architecture
 
 
 def test_the_architecture_rests_during_the_warm_up():
@@ -163,43 +175,43 @@ def test_the_architecture_rests_during_the_warm_up():
     for _ in range(3):
         before = weights(ours)
         ours.step()
-        assert any((a != b).any() for a, b in zip(before, ours.weights, strict=True))
-        assert (ours.architecture.logits == 0).all()
+        assert any((a != b).any() for a, b in zip(before, weights(ours), strict=True))
+        assert (architecture(ours).logits == 0).all()
     ours.step()
-    assert (ours.architecture.logits != 0).any()
+    assert (architecture(ours).logits != 0).any()
     assert ours.evaluations == 20
-    assert 1 < int(ours.sampled.sum()) <= 20
+    assert 1 < int(ours.evaluator.sampled.sum()) <= 20
 
 
-def test_the_null_never_learns():
-    ours = trainer(rate=None, estimator=dbsurf.Reinforce(5))
+def test_uniform_sampling_never_learns():
+    ours = trainer(method=Uniform(5, 10, 0))
     for _ in range(6):
         ours.step()
-    assert (ours.architecture.logits == 0).all()
+    assert (architecture(ours).logits == 0).all()
     assert ours.first_bad_step() is None
 
 
 def test_weights_that_no_path_used_rest_with_their_momentum():
     ours = trainer(warmup=0)
     with torch.no_grad():  # 3x3 convolutions on all edges, nearly surely
-        ours.architecture.logits[:, 3] = 60
-    ours.architecture.threshold = 1
-    before = {name: value.clone() for name, value in ours.network.named_parameters()}
+        architecture(ours).logits[:, 3] = 60
+    architecture(ours).threshold = 1
+    before = {name: value.clone() for name, value in ours.members[0].network.named_parameters()}
     for _ in range(3):
         ours.step()
-    for name, value in ours.network.named_parameters():
+    for name, value in ours.members[0].network.named_parameters():
         assert torch.equal(value, before[name]) == ("nor_conv_1x1" in name)
 
 
 @pytest.mark.parametrize("batching", ["together", "one-by-one"])
 def test_once_all_edges_are_fixed_one_path_is_evaluated(batching):
     ours = trainer(warmup=0, batching=batching)
-    ours.architecture.fixed[:] = 3
+    architecture(ours).fixed[:] = 3
     before = weights(ours)
     ours.step()
     assert ours.evaluations == 1
-    assert any((a != b).any() for a, b in zip(before, ours.weights, strict=True))
-    assert (ours.architecture.logits == 0).all()
+    assert any((a != b).any() for a, b in zip(before, weights(ours), strict=True))
+    assert (architecture(ours).logits == 0).all()
 
 
 def test_together_and_one_by_one_train_alike():
@@ -208,16 +220,16 @@ def test_together_and_one_by_one_train_alike():
     for ours in both:
         for _ in range(4):
             ours.step()
-    for left, right in zip(both[0].weights, both[1].weights, strict=True):
+    for left, right in zip(*map(weights, both), strict=True):
         torch.testing.assert_close(left, right, rtol=1e-4, atol=1e-5)
-    left, right = (ours.architecture.logits.grad for ours in both)
+    left, right = (architecture(ours).logits.grad for ours in both)
     torch.testing.assert_close(left, right, rtol=1e-3, atol=1e-6)
 
 
 def test_a_search_finds_the_operation_that_lowers_the_loss():
     """A fixed loss in place of the network: 3x3 convolutions are better, by ever so little."""
     ours = trainer(warmup=0, rate=0.3, threshold=0.8, estimator=dbsurf.DBsurf(5))
-    ours.network.forward = lambda inputs, path: (
+    ours.members[0].network.forward = lambda inputs, path: (
         torch.zeros(  # type: ignore[method-assign]
             len(inputs), 4
         )
@@ -225,13 +237,49 @@ def test_a_search_finds_the_operation_that_lowers_the_loss():
     )
     for _ in range(80):
         ours.step()
-    assert ours.architecture.likeliest() == (3,) * 6
-    assert not len(ours.architecture.open_edges())
+    assert architecture(ours).likeliest() == (3,) * 6
+    assert not len(architecture(ours).open_edges())
 
 
 def test_not_finite_any_more():
     ours = trainer()
     ours.step()
     with torch.no_grad():
-        ours.architecture.logits[0, 0] = math.nan
+        architecture(ours).logits[0, 0] = math.nan
     assert ours.first_bad_step() == 1
+
+
+# --- several supernets ------------------------------------------------------------------------
+
+
+def test_few_shot_with_one_split_is_two_independent_supernets():
+    """Each half sees every second batch; alone it is fed with these and draws the same numbers."""
+    temperature = Temperature(1.0, 1.0)
+    both = trainer(warmup=2, method=FewShot(Snas(temperature), 4, 2))
+    for _ in range(2):
+        both.step()
+    both.method.prepare(both)  # the split
+    groups = [member.architecture.operations()[4] for member in both.members]
+    assert sorted(groups[0] + groups[1]) == [0, 1, 2, 3, 4]
+    before = [copy.deepcopy(member.state_dict()) for member in both.members]
+    assert torch.equal(before[0]["network"]["head.4.weight"], before[1]["network"]["head.4.weight"])
+    alone = [trainer(warmup=0, method=Snas(temperature)) for _ in range(2)]
+    for ours, state in zip(alone, before, strict=True):
+        ours.members[0].load_state_dict(state)
+        ours.schedule = both.schedule
+    for step in range(2, 8):
+        ours = alone[step % 2]
+        ours.batches.load_state_dict(both.batches.state_dict())
+        ours.batches.generator.set_state(both.batches.generator.get_state())
+        ours.steps = step
+        both.step()
+        ours.step()
+    for ours, member in zip(alone, both.members, strict=True):
+        left, right = ours.members[0].state_dict(), member.state_dict()
+        for part in ("network", "architecture"):
+            for name, value in left[part].items():
+                assert torch.equal(value, right[part][name]), name
+        assert (member.architecture.logits != 0).any()
+        probabilities = member.architecture.probabilities()[4]
+        ruled_out = [one for one in range(5) if one not in member.architecture.operations()[4]]
+        assert (probabilities[ruled_out] == 0).all()

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from dbsurf.experiments.nas.options import SupernetOptions
 from dbsurf.experiments.nas.supernet.launching import search
+from dbsurf.experiments.nas.supernet.options import SupernetOptions
 from dbsurf.runs.checkpoint import read_checkpoint
-from supernet_runs import TINY, digits
+from supernet_runs import TINY, digits, searching
 
 pytest.importorskip("lightning_fabric", reason="the extra cluster is not installed")
 
@@ -45,17 +45,20 @@ def state(folder: Path) -> dict:
 
 
 def assert_alike(left: dict, right: dict, tolerance: float) -> None:
-    for part in ("network", "architecture"):
-        assert left[part].keys() == right[part].keys()
-        for name, value in left[part].items():
-            torch.testing.assert_close(value, right[part][name], rtol=tolerance, atol=tolerance)
+    assert left["members"].keys() == right["members"].keys()
+    for number, member in left["members"].items():
+        other = right["members"][number]
+        for part in ("network", "architecture"):
+            assert member[part].keys() == other[part].keys()
+            for name, value in member[part].items():
+                torch.testing.assert_close(value, other[part][name], rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.filterwarnings("ignore")  # Fabric's advice
 def test_two_processes_give_the_update_of_one_with_the_joined_batch(tiny, alone, tmp_path):
     summary = search(dataclasses.replace(tiny, out=tmp_path / "two", devices=2))
     assert_alike(state(alone), state(tmp_path / "two"), 1e-4)
-    assert (state(tmp_path / "two")["architecture"]["logits"] != 0).any()
+    assert (state(tmp_path / "two")["members"]["0"]["architecture"]["logits"] != 0).any()
     one = json.loads((alone / "summary.json").read_text())
     assert summary["configuration"] == one["configuration"]
     assert summary["found"][0]["index"] == one["found"][0]["index"]
@@ -69,5 +72,30 @@ def test_mixed_precision_trains(tiny, alone, tmp_path, precision):
     assert summary["configuration"]["precision"] == precision
     full, half = state(alone), state(tmp_path / "half")
     assert_alike(full, half, 0.1)
-    assert all(value.dtype == torch.float32 for value in half["network"].values())
-    assert not torch.equal(full["network"]["head.4.bias"], half["network"]["head.4.bias"])
+    fuller, other = full["members"]["0"]["network"], half["members"]["0"]["network"]
+    assert all(value.dtype == torch.float32 for value in other.values())
+    assert not torch.equal(fuller["head.4.bias"], other["head.4.bias"])
+
+
+OTHERS = ["darts", "pc-darts", "snas", "drnas", "gdas", "dsnas", "few-shot-gm"]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("method", OTHERS)
+def test_every_method_on_two_processes(tiny, tmp_path, method):
+    """One step: its gradients are those of the joined batch, so Adam's step has the same sign."""
+    options = searching(tiny, method, steps=1, parts=2 if method == "pc-darts" else 4)
+    search(dataclasses.replace(options, out=tmp_path / "one"))
+    search(dataclasses.replace(options, out=tmp_path / "two", devices=2))
+    assert_alike(state(tmp_path / "one"), state(tmp_path / "two"), 1e-4)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("half_precision")
+@pytest.mark.parametrize("method", OTHERS)
+def test_every_method_in_mixed_precision(tiny, tmp_path, method):
+    parts = 2 if method == "pc-darts" else 4
+    options = searching(tiny, method, steps=2, parts=parts, precision="bf16-mixed")
+    search(dataclasses.replace(options, out=tmp_path / "half"))
+    half = state(tmp_path / "half")
+    assert (half["members"]["0"]["architecture"]["logits"] != 0).any()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from dbsurf.experiments.nas.landscape import DATASETS, SYNTHETIC
-from dbsurf.experiments.nas.options import SupernetOptions, TableOptions
+from dbsurf.experiments.nas.options import TableOptions
+from dbsurf.experiments.nas.supernet.methods import METHODS
+from dbsurf.experiments.nas.supernet.options import Name, SupernetOptions
 from dbsurf.report.collect import FINISHED, Run
 from dbsurf.report.labels import dataset_name, estimator_name
 from dbsurf.report.numbers import Mean
@@ -48,7 +50,7 @@ OPTIMUM = dict(zip(DATASETS, (94.37, 73.51, 47.31), strict=True))
 
 
 _SEEDS = ("seed", "seeds")
-_NAMED = ("mode", "dataset", "estimator", "estimator_options", "n", "steps", *_SEEDS)
+_NAMED = ("mode", "dataset", "method", "estimator", "estimator_options", "n", "steps", *_SEEDS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +62,8 @@ class Search:
         dataset: the data set.
         landscape: where accuracies were looked up: the benchmark's table, a synthetic one of the
             same shape, or nowhere (empty).
-        label: the estimator and its options.
-        n: cells drawn for each step.
+        label: the estimator and its options, or another search method.
+        n: cells drawn for each step; 0 where a method draws none.
         steps: of each search; 0 where the configuration leaves it to the mode.
         setting: options that are not the experiment's usual ones; empty if all are.
         runs: the runs.
@@ -88,7 +90,7 @@ class Search:
 
     @property
     def name(self) -> str:
-        """The estimator as a reader knows it."""
+        """The estimator or method as a reader knows it."""
         return estimator_name(self.label)
 
     @property
@@ -119,7 +121,7 @@ def searches(runs: Sequence[Run]) -> list[Search]:
                 str(chosen["dataset"]),
                 landscape,
                 group[0].label,
-                int(chosen["n"]),
+                int(chosen.get("n") or 0),
                 int(chosen.get("steps") or 0),
                 _unlike(chosen),
                 tuple(group),
@@ -137,7 +139,12 @@ def searches(runs: Sequence[Run]) -> list[Search]:
 
 def _unlike(chosen: Mapping[str, Any]) -> str:
     """Options that differ from the defaults, in words."""
-    usual = (TableOptions() if chosen["mode"] == "table" else SupernetOptions()).config()
+    if chosen["mode"] == "table":
+        usual = TableOptions().config()
+    else:
+        method = str(chosen.get("method", "sampled"))  # runs from before there were others
+        known = cast(Name, method if method in METHODS else "sampled")
+        usual = SupernetOptions(method=known).config()
     words = [
         f"{name.replace('_', ' ')} {value}"
         for name, value in chosen.items()

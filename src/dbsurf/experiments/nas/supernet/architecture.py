@@ -3,40 +3,69 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.distributions import Categorical, Independent
 from torch.nn import functional
 
-from dbsurf.experiments.nas.options import Batching
 from dbsurf.experiments.nas.space import EDGES, OPERATIONS, Cell
-from dbsurf.experiments.nas.supernet.network import Edges, alive
+from dbsurf.experiments.nas.supernet.edges import Edges, alive
 
+Batching = Literal["together", "one-by-one"]
 OPEN = -1
+RULED_OUT = -1e4  # a logit whose probability is 0 in every precision, and that has no gradient
 
 
 class Architecture(nn.Module):
-    """Independent categoricals over the operations of each edge, uniform at first.
+    """Logits of the operations of each edge, all 0 at first.
+
+    What they mean is up to the search method: here they are independent categoricals, one for each
+    edge; a subclass says otherwise (`shares`).
 
     Pruning: where the likeliest operation leads the second by more than ``threshold``, the edge is
     fixed to it until the end. A fixed edge is no longer sampled, and its logits get no gradient.
+    Operations can also be ruled out (`restrict`), for good and without a gradient.
 
     Args:
-        edges: number of edges.
+        graph: source and target of each edge.
         threshold: the lead in probability; 1 never prunes.
     """
 
     fixed: Tensor
+    allowed: Tensor
 
-    def __init__(self, edges: int = len(EDGES), *, threshold: float = 0.8) -> None:
+    def __init__(self, graph: Edges = EDGES, *, threshold: float = 0.8) -> None:
         super().__init__()
+        self.graph = tuple(graph)
+        edges = len(self.graph)
         if not 0 < threshold <= 1:
             raise ValueError(f"threshold must lie in (0, 1], got {threshold}")
         self.threshold = threshold
         self.logits = nn.Parameter(torch.zeros(edges, len(OPERATIONS)))
         self.register_buffer("fixed", torch.full((edges,), OPEN))
+        self.register_buffer("allowed", torch.ones(edges, len(OPERATIONS), dtype=torch.bool))
+
+    def restrict(self, edge: int, operations: Sequence[int]) -> None:
+        """Rule out all other operations on an edge."""
+        kept = torch.zeros_like(self.allowed[edge])
+        kept[list(operations)] = True
+        self.allowed[edge] &= kept
+
+    def operations(self) -> list[list[int]]:
+        """The operations that each edge may have."""
+        return [[number for number, may in enumerate(row) if may] for row in self.allowed.tolist()]
+
+    def masked_logits(self, *, learn: bool = True) -> Tensor:
+        """The logits, with a probability of exactly 0 where an operation is ruled out.
+
+        Args:
+            learn: whether gradients reach the logits.
+        """
+        logits = self.logits if learn else self.logits.detach()
+        return torch.where(self.allowed, logits, RULED_OUT)  # (edges, operations)
 
     def open_edges(self) -> Tensor:
         """Numbers of the edges that are still searched, ``(open,)``."""
@@ -48,8 +77,8 @@ class Architecture(nn.Module):
         Args:
             learn: whether gradients reach the logits.
         """
-        logits = self.logits[self.open_edges()]  # (open, operations)
-        return Independent(Categorical(logits=logits if learn else logits.detach()), 1)
+        logits = self.masked_logits(learn=learn)[self.open_edges()]  # (open, operations)
+        return Independent(Categorical(logits=logits), 1)
 
     def whole_cells(self, samples: Tensor) -> Tensor:
         """Cells ``(n, edges)`` from samples ``(n, open)`` of `distribution`."""
@@ -67,10 +96,18 @@ class Architecture(nn.Module):
         found: list[int] = decided.nonzero().squeeze(-1).tolist()
         return found
 
+    def shares(self, *, learn: bool = True) -> Tensor:
+        """The share of each operation in its edge, ``(edges, operations)``: of samples or weights.
+
+        Args:
+            learn: whether gradients reach the logits.
+        """
+        return torch.softmax(self.masked_logits(learn=learn), -1)
+
     @torch.no_grad()
     def probabilities(self) -> Tensor:
-        """Probabilities of the operations, ``(edges, operations)``; 0 or 1 on fixed edges."""
-        probs = torch.softmax(self.logits, -1)
+        """`shares`, but 0 or 1 on fixed edges."""
+        probs = self.shares()
         sure = nn.functional.one_hot(self.fixed.clamp(min=0), probs.shape[-1]).to(probs)
         return torch.where((self.fixed == OPEN).unsqueeze(-1), probs, sure)
 

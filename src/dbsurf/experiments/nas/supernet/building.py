@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
-import dbsurf
 from dbsurf import data
 from dbsurf.data import store
-from dbsurf.experiments.nas.options import SupernetOptions, check_takes_categories
 from dbsurf.experiments.nas.supernet.architecture import Architecture
 from dbsurf.experiments.nas.supernet.images import PADDING, Batches, Standard, as_tensor
+from dbsurf.experiments.nas.supernet.methods.base import Member
 from dbsurf.experiments.nas.supernet.network import Supernet
+from dbsurf.experiments.nas.supernet.options import SupernetOptions
 from dbsurf.experiments.nas.supernet.training import Schedule, Trainer
 from dbsurf.experiments.nas.supernet.workers import Workers
 from dbsurf.runs.device import check_precision, choose_device
-from dbsurf.runs.options import named_values
 
-UNIFORM = "uniform"
 SUBSETS = {"cifar10": ("cifar10-subset", 10_000)}  # the first images of a set, as a set
 FALLBACKS = ("fashion-mnist", "digits")
 NATIVE = 32  # side of the images for which the usual crops were chosen
@@ -39,21 +37,7 @@ def check(options: SupernetOptions) -> None:
     if device.type == "mps" and (options.devices > 1 or options.precision != "32"):
         raise ValueError("devices and precision must be 1 and 32 on mps")
     check_precision(options.precision, device)
-    check_takes_categories(build_estimator(options), options.estimator)
     Architecture(threshold=options.prune)
-
-
-def build_estimator(options: SupernetOptions) -> dbsurf.Estimator:
-    """The estimator; for uniform sampling one that draws independent cells and learns nothing."""
-    extras: dict[str, Any] = named_values(options.estimator_options)
-    if options.estimator == UNIFORM:
-        if extras:
-            raise ValueError(f"estimator_options must be empty for uniform, got {extras}")
-        return dbsurf.Reinforce(options.n, validate=False)
-    if options.estimator not in dbsurf.available():
-        known = ", ".join([*dbsurf.available(), UNIFORM])
-        raise ValueError(f"estimator must be one of {known}, got {options.estimator!r}")
-    return dbsurf.get(options.estimator, options.n, validate=False, **extras)
 
 
 def with_data(options: SupernetOptions) -> SupernetOptions:
@@ -93,6 +77,8 @@ def build(options: SupernetOptions, workers: Workers) -> tuple[Trainer, Tensor, 
         )
     wanted, size = options.images or len(found.train), options.image_size or None
     images = as_tensor(found.train[:wanted], size)
+    labels = torch.from_numpy(found.train_labels[:wanted])
+    method = options.build_method().to(device)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(options.seed)
         network = Supernet(
@@ -100,31 +86,61 @@ def build(options: SupernetOptions, workers: Workers) -> tuple[Trainer, Tensor, 
             channels=options.channels,
             cells=options.cells,
             inputs=images.shape[1],
+            share=method.share,
         )
+    network.take_parts(method.parts)
     # The memory format channels_last halves the time of these small convolutions on a processor.
     network = network.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-    batches = Batches(
-        images.to(device),
-        torch.from_numpy(found.train_labels[:wanted]).to(device),
-        options.batch_size(),
-        torch.Generator(device).manual_seed(options.seed),
-        padding=round(PADDING * images.shape[-1] / NATIVE),
+    threshold = options.prune if method.prunes else 1.0
+    members = [
+        Member(
+            network if number == 0 else copy.deepcopy(network),
+            method.architecture(threshold).to(device),
+            options.architecture_rate,
+        )
+        for number in range(method.members)
+    ]
+    generator = torch.Generator(device).manual_seed(options.seed)
+    parts = [torch.arange(wanted)]
+    if method.validation:
+        parts = divide(wanted, options.validation, options.seed)
+    batches, *validation = (
+        Batches(
+            images[part].to(device),
+            labels[part].to(device),
+            options.batch_size(),
+            generator,
+            padding=round(PADDING * images.shape[-1] / NATIVE),
+        )
+        for part in parts
     )
+    # A step of a search with validation images sees two batches: it takes half as many steps to
+    # see as many images.
+    epoch = wanted // options.batch_size()
+    search_epoch = max(1, epoch // len(parts))
+    warmup = options.warmup_epochs * epoch
     schedule = Schedule(
         base=options.learning_rate,
-        warmup=options.warmup_epochs * batches.epoch,
-        cosine=max(1, round(options.cosine_epochs * batches.epoch)),
+        warmup=warmup,
+        cosine=max(1, round(options.cosine_epochs * search_epoch)),
+        total=options.steps or warmup + options.epochs * search_epoch,
+        epoch=search_epoch,
     )
     trainer = Trainer(
-        network,
-        Architecture(threshold=options.prune).to(device),
-        build_estimator(options).to(device),
+        method,
+        members,
         batches,
+        validation[0] if validation else None,
         Standard(images),
         schedule,
-        None if options.estimator == UNIFORM else options.architecture_rate,
-        options.path_batching,
         workers,
     )
     test = as_tensor(found.test, size).to(device)
     return trainer, test, torch.from_numpy(found.test_labels).to(device)
+
+
+def divide(count: int, share: float, seed: int) -> list[Tensor]:
+    """Places of the training images for the weights, and of those for the architecture."""
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+    held = round(share * count)
+    return [order[held:].sort().values, order[:held].sort().values]

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 
 from dbsurf.experiments.nas.space import EDGES, NODES, OPERATIONS, Cell
-from dbsurf.experiments.nas.supernet.network import alive
+from dbsurf.experiments.nas.supernet.edges import alive
 from dbsurf.files import write_atomically
 from dbsurf.report.charts import STYLE
 from dbsurf.report.labels import BLUE, GREEN, GREY, ORANGE, VERMILION

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from dbsurf.experiments.nas.options import SupernetOptions
 from dbsurf.experiments.nas.supernet.building import check, with_data
+from dbsurf.experiments.nas.supernet.options import SupernetOptions
 from dbsurf.experiments.nas.supernet.search import Search, summary
 from dbsurf.experiments.nas.supernet.workers import FabricWorkers, Workers
 from dbsurf.files import write_json

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
 from torch.nn import functional
 
-from dbsurf.experiments.nas.space import EDGES, NONE, OPERATIONS, Cell
+from dbsurf.experiments.nas.space import EDGES
+from dbsurf.experiments.nas.supernet.edges import Choice, Edges, Mixture, Path, rule
 
 # --- batch normalisation --------------------------------------------------------------------------
 
@@ -54,11 +55,17 @@ class BatchNorm(nn.Module):
         return normal.to(x.dtype)
 
 
-def synchronise(network: nn.Module, joined: bool) -> None:
-    """Take statistics over the batches of all processes, or over this one's alone."""
+def synchronise(network: nn.Module, joined: bool) -> bool:
+    """Take statistics over the batches of all processes, or over this one's alone.
+
+    Returns:
+        what it was before.
+    """
+    before = False
     for module in network.modules():
         if isinstance(module, BatchNorm):
-            module.joined = joined
+            before, module.joined = module.joined, joined
+    return before
 
 
 def total(part: Tensor) -> Tensor:
@@ -86,11 +93,21 @@ class Total(torch.autograd.Function):
 # --- operations -----------------------------------------------------------------------------------
 
 
+class Convolution(nn.Conv2d):
+    """A convolution that also takes fewer channels: its first weights then make as many of them."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        count = x.shape[1]
+        weight = self.weight if count == self.in_channels else self.weight[:count, :count]
+        result: Tensor = self._conv_forward(x, weight, None)
+        return result
+
+
 def convolution(inputs: int, outputs: int, size: int, *, stride: int, affine: bool) -> nn.Module:
     """ReLU, convolution, batch norm: in this order, as the benchmark has it."""
     return nn.Sequential(
         nn.ReLU(),
-        nn.Conv2d(inputs, outputs, size, stride, padding=size // 2, bias=False),
+        Convolution(inputs, outputs, size, stride, padding=size // 2, bias=False),
         BatchNorm(outputs, affine=affine),
     )
 
@@ -113,61 +130,57 @@ def edge_operations(channels: int) -> nn.ModuleDict:
     return nn.ModuleDict({name: make(channels) for name, make in MAKERS.items()})
 
 
-Edges = Sequence[tuple[int, int]]
-
-
 class SharedCell(nn.Module):
-    """A cell whose every edge holds the weights of all operations; a `Cell` says which are used.
+    """A cell whose every edge holds the weights of all operations; a `Choice` says what is used.
 
-    A node is the sum of its edges; the last node is the output. Only operations whose result
-    reaches the output (`alive`) are computed. The others are not held for backward, and their
-    weights get no gradient, rather than one of 0.
+    A node is the sum of its edges; the last node is the output. An operation that is not used is
+    not held for backward, and its weights get no gradient, rather than one of 0.
+
+    With ``parts`` above 1 the operations of an edge work on the first of so many equal parts of the
+    channels. The rest pass unchanged, and then the channels change places, so that the next edge
+    works on others (partial channels of PC-DARTS).
 
     Args:
         channels: of every node.
         edges: source and target of each, sources before targets; node 0 is the input.
+        width: channels of the operations' weights; all of them unless told otherwise.
     """
 
-    def __init__(self, channels: int, edges: Edges = EDGES) -> None:
+    def __init__(self, channels: int, edges: Edges = EDGES, width: int | None = None) -> None:
         super().__init__()
-        self.graph = tuple(edges)
-        self.edges = nn.ModuleList(edge_operations(channels) for _ in self.graph)
+        self.graph, self.parts = tuple(edges), 1
+        self.edges = nn.ModuleList(edge_operations(width or channels) for _ in self.graph)
 
-    def forward(self, x: Tensor, cell: Cell) -> Tensor:
+    def forward(self, x: Tensor, choice: Choice) -> Tensor:
+        computed = rule(choice, self.graph)
         nodes: dict[int, Tensor] = {0: x}
-        for (source, target), operations, chosen in zip(
-            self.graph, self.edges, alive(cell, self.graph), strict=True
+        for number, ((source, target), operations) in enumerate(
+            zip(self.graph, self.edges, strict=True)
         ):
-            if chosen == NONE:
+            if source not in nodes:  # nothing reaches it
                 continue
             assert isinstance(operations, nn.ModuleDict)
-            result = operations[OPERATIONS[chosen]](nodes[source])
-            nodes[target] = nodes[target] + result if target in nodes else result
+            result = self.edge(computed, number, operations, nodes[source])
+            if result is not None:
+                nodes[target] = nodes[target] + result if target in nodes else result
         # No operation reaches the output if every path from the input is cut.
         return nodes.get(self.graph[-1][1], torch.zeros_like(x))
 
-
-def alive(cell: Cell, edges: Edges = EDGES) -> Cell:
-    """``cell`` with "none" on all edges that lie on no path from the input to the output.
-
-    Two cells that agree after this are the same function: what comes from a node that receives
-    nothing is 0, and what goes to a node that is not connected to the output is never used.
-
-    Example:
-        >>> alive((3, 0, 0, 1, 0, 0))  # what the first edge brings to node 1 stays there
-        (0, 0, 0, 1, 0, 0)
-    """
-    reached, needed = {0}, {edges[-1][1]}
-    for (source, target), chosen in zip(edges, cell, strict=True):
-        if chosen != NONE and source in reached:
-            reached.add(target)
-    for (source, target), chosen in zip(reversed(edges), reversed(cell), strict=True):
-        if chosen != NONE and target in needed:
-            needed.add(source)
-    return tuple(
-        chosen if source in reached and target in needed else NONE
-        for (source, target), chosen in zip(edges, cell, strict=True)
-    )
+    def edge(
+        self, computed: Path | Mixture, number: int, operations: nn.ModuleDict, x: Tensor
+    ) -> Tensor | None:
+        """What an edge makes of ``x``, in all channels."""
+        if self.parts == 1:
+            result = computed.edge(number, operations, x)
+        else:
+            first = x.shape[1] // self.parts
+            part = computed.edge(number, operations, x[:, :first])
+            part = torch.zeros_like(x[:, :first]) if part is None else part
+            joined = torch.cat([part, x[:, first:]], 1)  # (batch, channels, height, width)
+            result = joined.unflatten(1, (self.parts, first)).transpose(1, 2).flatten(1, 2)
+        if result is None or computed.scales is None:
+            return result
+        return computed.scales[number] * result
 
 
 class Reduction(nn.Module):
@@ -202,19 +215,28 @@ class Supernet(nn.Module):
         cells: N, cells in each stage, 5 in the benchmark.
         inputs: colours of an image.
         edges: of each cell; the benchmark's six unless told otherwise.
+        share: the operations' weights have one channel of so many; see `take_parts`.
     """
 
     def __init__(
-        self, classes: int, *, channels: int, cells: int, inputs: int = 3, edges: Edges = EDGES
+        self,
+        classes: int,
+        *,
+        channels: int,
+        cells: int,
+        inputs: int = 3,
+        edges: Edges = EDGES,
+        share: int = 1,
     ) -> None:
         super().__init__()
-        self.edges = tuple(edges)
+        self.edges, self.parts = tuple(edges), 1
         self.stem = nn.Sequential(
             nn.Conv2d(inputs, channels, 3, padding=1, bias=False), BatchNorm(channels, affine=True)
         )
         widths = [channels, 2 * channels, 4 * channels]
         self.stages = nn.ModuleList(
-            nn.ModuleList(SharedCell(width, edges) for _ in range(cells)) for width in widths
+            nn.ModuleList(SharedCell(width, edges, width // share) for _ in range(cells))
+            for width in widths
         )
         self.reductions = nn.ModuleList(Reduction(width) for width in widths[:-1])
         self.head = nn.Sequential(
@@ -225,14 +247,24 @@ class Supernet(nn.Module):
             nn.Linear(widths[-1], classes),
         )
 
-    def forward(self, images: Tensor, cell: Cell) -> Tensor:
-        """Logits ``(batch, classes)`` of ``(batch, colours, height, width)`` with one cell."""
+    def shared_cells(self) -> list[SharedCell]:
+        """All cells, from the first to the last."""
+        return [module for module in self.modules() if isinstance(module, SharedCell)]
+
+    def take_parts(self, parts: int) -> None:
+        """Let operations work on one of so many parts of the channels, from now on."""
+        self.parts = parts
+        for shared in self.shared_cells():
+            shared.parts = parts
+
+    def forward(self, images: Tensor, choice: Choice) -> Tensor:
+        """Logits ``(batch, classes)`` of ``(batch, colours, height, width)`` with one choice."""
         x: Tensor = self.stem(images)
         for number, stage in enumerate(self.stages):
             assert isinstance(stage, nn.ModuleList)
             if number:
                 x = self.reductions[number - 1](x)
             for shared in stage:
-                x = shared(x, cell)
+                x = shared(x, choice)
         logits: Tensor = self.head(x)
         return logits

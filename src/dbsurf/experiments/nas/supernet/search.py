@@ -5,81 +5,27 @@ from __future__ import annotations
 import csv
 import io
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from dbsurf.data import store
 from dbsurf.experiments.nas import space
 from dbsurf.experiments.nas.landscape import DATASETS, REPORTED, Table, load_table
-from dbsurf.experiments.nas.options import SupernetOptions
-from dbsurf.experiments.nas.space import OPERATIONS, Cell
-from dbsurf.experiments.nas.supernet.architecture import loss
-from dbsurf.experiments.nas.supernet.building import UNIFORM, build
+from dbsurf.experiments.nas.supernet.building import build
 from dbsurf.experiments.nas.supernet.drawing import draw_cell
-from dbsurf.experiments.nas.supernet.network import synchronise
+from dbsurf.experiments.nas.supernet.evaluation import accuracy
+from dbsurf.experiments.nas.supernet.methods.base import Candidate
+from dbsurf.experiments.nas.supernet.options import SupernetOptions
 from dbsurf.experiments.nas.supernet.training import Trainer
 from dbsurf.experiments.nas.supernet.workers import Workers
 from dbsurf.files import write_atomically
 from dbsurf.report.numbers import Mean
 from dbsurf.runs import job
 from dbsurf.runs.records import KEPT, Row, add_picture
-
-SELECTION_SEED = 2_000_001
-SELECTION_IMAGES = 1_024
-
-
-@torch.no_grad()
-def candidates(trainer: Trainer, count: int, seed: int) -> list[tuple[Cell, float]]:
-    """Cells drawn uniformly, and their training losses, the lowest first.
-
-    Uniform sampling has no most probable cell. It takes the first of these, selected by training
-    loss with shared weights alone. The loss is that of the first training images, without
-    augmentation, the same for all cells.
-    """
-    edges = len(trainer.architecture.logits)
-    generator = torch.Generator().manual_seed(SELECTION_SEED + seed)
-    drawn = torch.randint(len(OPERATIONS), (count, edges), generator=generator).tolist()
-    cells = list(dict.fromkeys(tuple(cell) for cell in drawn))
-    images = trainer.batches.images[:SELECTION_IMAGES]
-    labels = trainer.batches.labels[:SELECTION_IMAGES]
-    found = []
-    for cell in cells:
-        losses = [
-            float(loss(logits, wanted)) * len(wanted)
-            for logits, wanted in _answers(trainer, cell, images, labels)
-        ]
-        found.append((cell, sum(losses) / len(labels)))
-    return sorted(found, key=lambda pair: pair[1])
-
-
-@torch.no_grad()
-def accuracy(trainer: Trainer, cell: Cell, images: Tensor, labels: Tensor) -> float:
-    """Accuracy in percent of a cell with the shared weights.
-
-    Batch normalisation takes its statistics from the images of a batch, here as in training.
-    """
-    right = sum(
-        int((logits.argmax(-1) == wanted).sum())
-        for logits, wanted in _answers(trainer, cell, images, labels)
-    )
-    return 100 * right / len(labels)
-
-
-def _answers(
-    trainer: Trainer, cell: Cell, images: Tensor, labels: Tensor
-) -> Iterator[tuple[Tensor, Tensor]]:
-    size = trainer.batches.size
-    synchronise(trainer.network, False)  # the other processes do not take part
-    for block, wanted in zip(images.split(size), labels.split(size), strict=True):
-        inputs = trainer.standard(block).contiguous(memory_format=torch.channels_last)
-        yield trainer.network(inputs, cell), wanted
-    synchronise(trainer.network, trainer.workers.count > 1)
-
 
 TABLES = ("nasbench201", "nats-bench")
 WHOLE = {"cifar10-subset": "cifar10"}  # sets that are part of one of the table's
@@ -93,12 +39,10 @@ def table_of(options: SupernetOptions) -> tuple[Table | None, str]:
     return (load_table(dataset, options.data_dir) if known else None), dataset
 
 
-def found_cell(options: SupernetOptions, cell: space.Cell) -> dict[str, Any]:
-    """A found cell with its accuracies; None where the table is not available."""
+def looked_up(cell: space.Cell, table: Table | None, dataset: str) -> dict[str, Any]:
+    """A cell with its accuracies; None where the table is not available."""
     index = space.to_index(cell)
-    table, dataset = table_of(options)
     return {
-        "seed": options.seed,
         "index": index,
         "architecture": space.to_string(cell),
         **(dict.fromkeys(REPORTED) if table is None else table.record(index, dataset)),
@@ -113,9 +57,15 @@ def summary(options: SupernetOptions, found: Sequence[dict[str, Any]]) -> dict[s
         "found": list(found),
         "test_200": Mean.of(known).value if known else None,
         "test_200_error": Mean.of(known).error if len(known) > 1 else None,
-        "distinct_queries": statistics.fmean(cell["distinct_queries"] for cell in found),
-        "queries": statistics.fmean(cell["queries"] for cell in found),
+        "distinct_queries": _mean(cell["distinct_queries"] for cell in found),
+        "queries": _mean(cell["queries"] for cell in found),
     }
+
+
+def _mean(values: Iterable[int | None]) -> float | None:
+    """The mean, None if there is no number: a mixture of operations is not a cell."""
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known else None
 
 
 PICTURE, CANDIDATES = "cell.png", "candidates.csv"
@@ -140,12 +90,12 @@ class Lengths:
 
 
 def lengths(options: SupernetOptions, trainer: Trainer) -> Lengths:
-    epoch = trainer.batches.epoch
+    schedule = trainer.schedule
     return Lengths(
         options,
-        steps=options.steps or (options.warmup_epochs + options.epochs) * epoch,
-        evaluate_every=options.evaluate_every or epoch,
-        checkpoint_every=options.checkpoint_every or epoch,
+        steps=schedule.total,
+        evaluate_every=options.evaluate_every or schedule.epoch,
+        checkpoint_every=options.checkpoint_every or schedule.epoch,
         resume=options.resume,
         tensorboard=options.tensorboard,
     )
@@ -160,65 +110,81 @@ class Search(job.Job):
         if options.threads:
             torch.set_num_threads(options.threads)
         self.options = options
+        self.table, self.dataset = table_of(options)
         self.trainer, self.test_images, self.test_labels = build(options, workers)
         super().__init__(lengths(options, self.trainer), self.trainer, workers.device)
 
     def title(self) -> str:
         options = self.options
-        return f"{options.dataset} {options.label()} n={options.n} seed {options.seed}"
+        return f"{options.dataset} {options.label()} seed {options.seed}"
+
+    def entropy(self) -> list[float]:
+        """Of each edge in nats, the mean over supernets where there are several."""
+        found = [member.architecture.entropy() for member in self.trainer.members]
+        return [statistics.fmean(values) for values in zip(*found, strict=True)]
 
     def note(self) -> str:
-        """Loss, entropy of each edge in its order, and the likeliest cell."""
-        row, architecture = self.rows[-1], self.trainer.architecture
+        """Loss, entropy of each edge in its order, and the present cell."""
+        row = self.rows[-1]
         loss = "" if row["loss"] is None else f"loss {row['loss']:.3f}  "
-        entropy = " ".join(f"{value:.2f}" for value in architecture.entropy())
-        return f"{loss}entropy {entropy}  {space.to_string(architecture.likeliest())}"
+        entropy = " ".join(f"{value:.2f}" for value in self.entropy())
+        index = row["cell"]
+        cell = "" if index is None else space.to_string(space.from_index(int(index)))
+        return f"{loss}entropy {entropy}  {cell}".rstrip()
 
     def measure(self) -> Row:
-        """Mean loss of the last steps, entropy of each edge in nats, the likeliest cell's index."""
+        """Mean loss of the last steps, entropy of each edge in nats, the present cell."""
         trainer = self.trainer
         recent = trainer.losses.values[: min(trainer.steps, KEPT)]
-        entropy = trainer.architecture.entropy()
+        cell = trainer.method.present(trainer)
+        known = {} if cell is None else looked_up(cell, self.table, self.dataset)
         return {
-            "epoch": trainer.steps / trainer.batches.epoch,
+            "epoch": trainer.evaluator.images / trainer.count,
+            "images": trainer.evaluator.images,
             "loss": float(recent.mean()) if len(recent) else None,
             "learning_rate": trainer.schedule.rate(trainer.steps),
             **{
                 f"entropy_{source}_{target}": value
-                for (source, target), value in zip(space.EDGES, entropy, strict=True)
+                for (source, target), value in zip(space.EDGES, self.entropy(), strict=True)
             },
-            "open_edges": len(trainer.architecture.open_edges()),
-            "cell": space.to_index(trainer.architecture.likeliest()),
+            "open_edges": len(trainer.members[0].architecture.open_edges()),
+            "cell": known.get("index"),
+            "test_200": known.get("test_200"),
         }
 
     def results(self) -> dict[str, Any]:
         """The found cell, looked up in the table where that is here, and its picture."""
-        trainer, options = self.trainer, self.options
-        cell = trainer.architecture.likeliest()
-        if options.estimator == UNIFORM:
-            cell = self.choose()
-        shares = trainer.architecture.probabilities().cpu()
+        trainer, options, method = self.trainer, self.options, self.trainer.method
+        candidates = method.choose(trainer)
+        if len(candidates) > 1:
+            self.write_candidates(candidates)
+        cell, member = candidates[0].cell, trainer.members[candidates[0].member]
+        shares = member.architecture.probabilities().cpu()
         drawn = [float(shares[edge, operation]) for edge, operation in enumerate(cell)]
         title = f"Cell {space.to_index(cell)}: {self.title()}, probability of each operation"
         draw_cell(cell, self.folder / PICTURE, title, drawn)
         if options.tensorboard:
             add_picture(self.folder, "cell", self.folder / PICTURE, trainer.steps)
+        choice = method.fixed(cell, member.architecture)
+        test = self.test_images, self.test_labels, *trainer.blocks
+        sampled = trainer.evaluator.sampled
         found = {
-            **found_cell(options, cell),
-            "distinct_queries": int(trainer.sampled.sum()),
-            "queries": trainer.evaluations,
-            "supernet_accuracy": accuracy(trainer, cell, self.test_images, self.test_labels),
+            "seed": options.seed,
+            **looked_up(cell, self.table, self.dataset),
+            "distinct_queries": int(sampled.sum()) if method.samples else None,
+            "queries": trainer.evaluations if method.samples else None,
+            "images": trainer.evaluator.images,
+            "supernet_accuracy": accuracy(member.network, choice, *test),
         }
         return summary(options, [found])
 
-    def choose(self) -> space.Cell:
-        """The cell that uniform sampling selects by training loss; writes all candidates."""
-        found = candidates(self.trainer, self.options.candidates, self.options.seed)
+    def write_candidates(self, found: Sequence[Candidate]) -> None:
+        """All cells that the search chose from by their loss, and the supernet of each."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(["index", "architecture", "loss"])
+        writer.writerow(["index", "architecture", "loss", "supernet"])
         writer.writerows(
-            [space.to_index(cell), space.to_string(cell), loss] for cell, loss in found
+            [space.to_index(one.cell), space.to_string(one.cell), one.loss, one.member]
+            for one in found
         )
         write_atomically(self.folder / CANDIDATES, text.getvalue())
-        return found[0][0]

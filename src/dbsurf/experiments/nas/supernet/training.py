@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-import dbsurf
-from dbsurf.experiments.nas.options import Batching
-from dbsurf.experiments.nas.space import Cell
-from dbsurf.experiments.nas.supernet.architecture import Architecture, CellLosses, loss
+from dbsurf.experiments.nas.supernet.evaluation import Batch, Evaluator
 from dbsurf.experiments.nas.supernet.images import Batches, Standard
-from dbsurf.experiments.nas.supernet.network import Supernet, synchronise
+from dbsurf.experiments.nas.supernet.methods.base import Member, Method
+from dbsurf.experiments.nas.supernet.network import synchronise
 from dbsurf.experiments.nas.supernet.workers import Workers
 from dbsurf.runs.records import RecentLosses
 
@@ -31,12 +30,16 @@ class Schedule:
         base: rate at which the cosine starts.
         warmup: steps of warm-up.
         cosine: steps after which the cosine would reach 0.
+        total: steps of the whole run.
+        epoch: steps of the search that see as many images as the training set has.
         first: factor on ``base`` at the first step of all.
     """
 
     base: float
     warmup: int
     cosine: int
+    total: int = 0
+    epoch: int = 1
     first: float = 2e-4
 
     def rate(self, step: int) -> float:
@@ -51,146 +54,162 @@ class Schedule:
         done = min(1.0, (step - self.warmup) / self.cosine)
         return self.base * (1 + math.cos(math.pi * done)) / 2
 
+    def progress(self, step: int) -> float:
+        """How much of the search is done before a step: 0 at its first step, 1 at its last.
 
-MOMENTUM, WEIGHT_DECAY = 0.9, 4e-5
-BETAS = (0.5, 0.999)
+        Example:
+            >>> Schedule(base=0.5, warmup=10, cosine=100, total=21).progress(15)
+            0.5
+        """
+        last = self.total - 1 - self.warmup
+        return min(1.0, max(0.0, (step - self.warmup) / last)) if last > 0 else 0.0
 
 
 class Trainer:
-    """Network, architecture, estimator and data, advanced one step at a time.
+    """A search method with its supernets and data, advanced one step at a time.
 
-    A step draws a batch and n cells, and updates weights and architecture from the same losses.
-    The architecture stays uniform during the warm-up. An operation that was not sampled has no
-    gradient, and its weights and their momentum do not change.
+    A step draws a batch and updates weights and architecture as the method says: both from the same
+    losses, or, if the method has validation images, the architecture from a batch of these and then
+    the weights. The architecture stays as it is during the warm-up. An operation that was not
+    computed has no gradient, and its weights and their momentum do not change.
 
     Args:
-        network: on the device.
-        architecture: on the device.
-        estimator: draws the cells and turns their losses into a gradient.
-        batches: where images come from; their generator also draws the cells.
+        method: the search method.
+        members: as many supernets as the method has.
+        batches: training images; their generator also draws what the method draws.
+        validation: images for the architecture, for methods that have them.
         standard: scales pixels.
         schedule: learning rate of the weights; its warm-up is the search's.
-        architecture_rate: of Adam for the logits; None: the architecture is never updated.
-        batching: how many cells are in memory.
         workers: the processes that share the run.
     """
 
     def __init__(
         self,
-        network: Supernet,
-        architecture: Architecture,
-        estimator: dbsurf.Estimator,
+        method: Method,
+        members: Sequence[Member],
         batches: Batches,
+        validation: Batches | None,
         standard: Standard,
         schedule: Schedule,
-        architecture_rate: float | None,
-        batching: Batching,
         workers: Workers,
     ) -> None:
-        synchronise(network, workers.count > 1)
-        self.network, self.architecture, self.estimator = network, architecture, estimator
-        self.batches, self.standard, self.schedule = batches, standard, schedule
-        self.batching, self.workers = batching, workers
-        self._searches = architecture_rate is not None
-        self.weights = list(network.parameters())
-        self.weight_optimiser = torch.optim.SGD(
-            self.weights, lr=schedule.rate(0), momentum=MOMENTUM, weight_decay=WEIGHT_DECAY
-        )
-        self.architecture_optimiser = torch.optim.Adam(
-            [architecture.logits], lr=architecture_rate or 0.0, betas=BETAS
-        )
-        self.steps, self.evaluations = 0, 0
-        # Which cells were sampled, numbered by their operations as digits.
-        edges, operations = architecture.logits.shape
-        self.sampled = torch.zeros(operations**edges, dtype=torch.bool, device=workers.device)
-        self._places = operations ** torch.arange(edges, device=workers.device)
+        for member in members:
+            synchronise(member.network, workers.count > 1)
+        self.method, self.members = method, list(members)
+        self.batches, self.validation = batches, validation
+        self.schedule, self.workers = schedule, workers
+        edges = len(members[0].architecture.graph)
+        self.evaluator = Evaluator(workers, standard, batches.generator, edges)
+        self.steps = 0
         self.losses = RecentLosses(workers.device)
 
-    def step(self) -> None:
-        """Draw a batch and cells, estimate, update, prune."""
-        self.workers.tell(1)
-        images, labels = self.batches.next()
-        losses = self.cell_losses(self.workers.part(images), self.workers.part(labels))
-        self.weight_optimiser.zero_grad()
-        self.architecture_optimiser.zero_grad()
-        value = self.expected(losses)
-        if value.requires_grad:  # false during the warm-up, one by one: all is done
-            self.workers.backward(value)
-        self.workers.share_gradients(self.weights)
-        for group in self.weight_optimiser.param_groups:
-            group["lr"] = self.schedule.rate(self.steps)
-        # A loss that is not finite must not update the architecture; the next check stops the run.
-        if self.architecture.logits.grad is None or not bool(torch.isfinite(value)):
-            self.workers.step(self.weight_optimiser)
-        else:
-            self.workers.step(self.weight_optimiser, self.architecture_optimiser)
-            self.architecture.prune()
-        self.losses.add(self.steps, value)
-        self.steps += 1
+    @property
+    def evaluations(self) -> int:
+        """Passes of a batch through the network with one choice."""
+        return self.evaluator.evaluations
 
-    def expected(self, losses: CellLosses) -> Tensor:
-        """The mean loss over n cells, with the estimator's gradient if there is a search.
-
-        Once all edges are fixed one cell is left, and there is nothing to estimate.
-        """
-
-        def f(samples: Tensor) -> Tensor:
-            cells = self.architecture.whole_cells(samples)
-            self.evaluations += len(cells)
-            self.sampled[(cells * self._places).sum(-1)] = True
-            return losses(cells)
-
-        if not len(self.architecture.open_edges()):
-            return f(self.architecture.fixed.new_empty(1, 0)).squeeze(0)
-        law = self.architecture.distribution(learn=self.searching)
-        return self.estimator(f, law, generator=self.batches.generator)  # type: ignore[no-any-return]
+    @property
+    def count(self) -> int:
+        """Training images, those of the validation part included."""
+        return len(self.batches.images) + (
+            0 if self.validation is None else len(self.validation.images)
+        )
 
     @property
     def searching(self) -> bool:
         """Whether the architecture is updated: not in the warm-up, never in uniform sampling."""
-        return self._searches and self.steps >= self.schedule.warmup
+        return self.method.searches and self.steps >= self.schedule.warmup
 
-    def cell_losses(self, images: Tensor, labels: Tensor) -> CellLosses:
-        """The losses of a batch as a function of cells, means over all processes."""
-        inputs = self.standard(images).contiguous(memory_format=torch.channels_last)
+    def step(self) -> None:
+        """Draw a batch, add gradients, update, prune."""
+        self.workers.tell(1)
+        self.evaluator.progress = self.schedule.progress(self.steps)
+        self.method.prepare(self)
+        member = self.members[self.method.turn(self)]
+        for group in member.weight_optimiser.param_groups:
+            group["lr"] = self.schedule.rate(self.steps)
+        train = self.batch(self.batches)
+        apart = self.searching and self.validation is not None
+        if apart:
+            self.search(member, train)
+        member.clear()
+        learn = self.searching and not apart
+        value = self.method.backward(member, train, self.evaluator, learn=learn)
+        self.workers.share_gradients([*member.weights, *member.parameters])
+        # A loss that is not finite must not update the architecture; the next check stops the run.
+        if self.has_gradient(member) and bool(torch.isfinite(value)):
+            self.workers.step(member.weight_optimiser, member.architecture_optimiser)
+            if self.method.prunes:
+                member.architecture.prune()
+        else:
+            self.workers.step(member.weight_optimiser)
+        self.losses.add(self.steps, value)
+        self.steps += 1
 
-        def evaluate(cell: Cell) -> Tensor:
-            with self.workers.precision():
-                return self.workers.mean(loss(self.network(inputs, cell), labels))
+    def search(self, member: Member, train: Batch) -> None:
+        """Update the architecture on a batch of validation images."""
+        assert self.validation is not None
+        valid = self.batch(self.validation)
+        member.clear()
+        value = self.method.architecture_backward(member, train, valid, self.evaluator)
+        self.workers.share_gradients(member.parameters)
+        if self.has_gradient(member) and bool(torch.isfinite(value)):
+            self.workers.step(member.architecture_optimiser)
 
-        return CellLosses(evaluate, self.network.edges, self.batching, self.workers.backward)
+    def has_gradient(self, member: Member) -> bool:
+        """Whether the architecture has one: not in the warm-up, nor where no operation counts."""
+        return any(parameter.grad is not None for parameter in member.parameters)
+
+    def batch(self, batches: Batches) -> Batch:
+        """The next batch, ready for the network."""
+        return self.evaluator.batch(*batches.next())
+
+    def selection(self, count: int) -> tuple[Tensor, Tensor]:
+        """The first images by which cells are compared: of validation, where there is one."""
+        chosen = self.batches if self.validation is None else self.validation
+        return chosen.images[:count], chosen.labels[:count]
+
+    @property
+    def blocks(self) -> tuple[int, Standard]:
+        """How images are evaluated without training: block size and scaling."""
+        return self.batches.size, self.evaluator.standard
 
     def first_bad_step(self) -> int | None:
         """The first of the last steps at which training was not finite; waits for the device."""
-        watched = [*self.weights, self.architecture.logits]
+        watched = [
+            value for member in self.members for value in (*member.weights, *member.parameters)
+        ]
         return self.losses.first_bad_step(self.steps, watched)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything the next steps depend on."""
         return {
             "steps": self.steps,
-            "evaluations": self.evaluations,
-            "sampled": self.sampled,
-            "network": self.network.state_dict(),
-            "architecture": self.architecture.state_dict(),
-            "estimator": self.estimator.state_dict(),
-            "weight_optimiser": self.weight_optimiser.state_dict(),
-            "architecture_optimiser": self.architecture_optimiser.state_dict(),
+            "evaluations": self.evaluator.evaluations,
+            "images": self.evaluator.images,
+            "sampled": self.evaluator.sampled,
+            "members": {
+                str(number): member.state_dict() for number, member in enumerate(self.members)
+            },
+            "method": self.method.state_dict(),
             "scaler": self.workers.scaler.state_dict(),
             "batches": self.batches.state_dict(),
+            "validation": {} if self.validation is None else self.validation.state_dict(),
             "generator": self.batches.generator.get_state(),
             "losses": self.losses.values,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.steps, self.evaluations = state["steps"], state["evaluations"]
-        self.sampled = state["sampled"].to(self.sampled.device)
-        self.network.load_state_dict(state["network"])
-        self.architecture.load_state_dict(state["architecture"])
-        self.estimator.load_state_dict(state["estimator"])
-        self.weight_optimiser.load_state_dict(state["weight_optimiser"])
-        self.architecture_optimiser.load_state_dict(state["architecture_optimiser"])
+        self.steps = state["steps"]
+        self.evaluator.evaluations = state["evaluations"]
+        self.evaluator.images = state["images"]
+        self.evaluator.sampled = state["sampled"].to(self.evaluator.sampled.device)
+        for number, member in enumerate(self.members):
+            member.load_state_dict(state["members"][str(number)])
+        self.method.load_state_dict(state["method"])
         self.workers.scaler.load_state_dict(state["scaler"])
         self.batches.load_state_dict(state["batches"])
+        if self.validation is not None:
+            self.validation.load_state_dict(state["validation"])
         self.batches.generator.set_state(state["generator"].cpu())
         self.losses.values = state["losses"].to(self.losses.values.device)

@@ -7,18 +7,18 @@ sums inside batch normalisation.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, distributed
 from torch.optim import Optimizer
 
-from dbsurf.experiments.nas.options import Precision
-
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
+
+Precision = Literal["32", "16-mixed", "bf16-mixed"]
 
 
 class Workers:
@@ -47,8 +47,12 @@ class Workers:
         """The mean of a value over the processes; its gradient is this process's own."""
         return value
 
+    def share(self, values: Sequence[Tensor]) -> None:
+        """Replace values by their means over the processes, in place."""
+
     def share_gradients(self, parameters: Iterable[Tensor]) -> None:
         """Replace the gradients that exist by their mean over the processes."""
+        self.share([value.grad for value in parameters if value.grad is not None])
 
     def tell(self, order: int) -> None:
         """Process 0 sends a number to the others: 0 means that nothing follows."""
@@ -57,9 +61,14 @@ class Workers:
         """Receive the number that process 0 sends."""
         return 0
 
-    def backward(self, value: Tensor) -> None:
-        """Backward pass, with loss scaling if the precision needs it."""
-        self.scaler.scale(value).backward()
+    def backward(self, value: Tensor, inputs: Sequence[Tensor] | None = None) -> None:
+        """Backward pass, with loss scaling if the precision needs it.
+
+        Args:
+            value: what is differentiated.
+            inputs: where gradients are added; None: everywhere.
+        """
+        self.scaler.scale(value).backward(inputs=inputs)
 
     def step(self, *optimisers: Optimizer) -> None:
         """One step of each optimiser, with the loss scaling undone."""
@@ -99,16 +108,15 @@ class FabricWorkers(Workers):
         distributed.all_reduce(whole)
         return value + (whole / self.count - value.detach())
 
-    def share_gradients(self, parameters: Iterable[Tensor]) -> None:
-        if self.count == 1:
+    def share(self, values: Sequence[Tensor]) -> None:
+        if self.count == 1 or not values:
             return
-        found = [value.grad for value in parameters if value.grad is not None]
-        joined = torch.cat([gradient.reshape(-1) for gradient in found])
+        joined = torch.cat([value.reshape(-1) for value in values])
         distributed.all_reduce(joined)
         joined /= self.count
-        parts = joined.split([gradient.numel() for gradient in found])
-        for gradient, part in zip(found, parts, strict=True):
-            gradient.copy_(part.view(gradient.shape))
+        parts = joined.split([value.numel() for value in values])
+        for value, part in zip(values, parts, strict=True):
+            value.copy_(part.view(value.shape))
 
     def tell(self, order: int) -> None:
         if self.count > 1 and self.rank == 0:

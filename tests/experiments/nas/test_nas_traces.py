@@ -1,0 +1,81 @@
+"""Supernet searches in the report: rows of table 2 over seeds in several folders, and curves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dbsurf.experiments import registry
+from dbsurf.experiments.nas.report import sections
+from dbsurf.experiments.nas.space import EDGES
+from dbsurf.report.collect import collect
+from dbsurf.report.document import Chart, Table
+from dbsurf.runs.records import write_metrics
+from handmade import nas_run
+
+
+def rows(accuracies: list[float | None], entropy: float) -> list[dict[str, Any]]:
+    """An epoch of 1,000 images a row."""
+    edges = {f"entropy_{source}_{target}": entropy for source, target in EDGES}
+    return [
+        {"step": 10 * epoch, "images": 1_000 * epoch, **edges, "test_200": accuracy}
+        for epoch, accuracy in enumerate(accuracies)
+    ]
+
+
+def supernet(place: Path, accuracies: list[float], **options: Any) -> Path:
+    given = {"mode": "supernet", "dataset": "cifar10", "steps": 0, **options}
+    return nas_run(place, accuracies, "NAS-Bench-201", **given)
+
+
+@pytest.fixture
+def blocks(tmp_path: Path) -> list:
+    """Two folders of one seed each, one of two seeds, one of uniform sampling."""
+    for seed, last in ((0, 90.0), (5, 94.0)):
+        folder = supernet(tmp_path, [last], method="darts", seed=seed, seeds=1)
+        write_metrics(folder, rows([10.0, last - 2, last], 1.0 + seed / 10))
+    folder = supernet(tmp_path, [80.0, 82.0], method="gdas")
+    for seed in (0, 5):
+        (folder / f"seed-{seed}").mkdir()
+        write_metrics(folder / f"seed-{seed}", rows([10.0, 70.0, 80.0 + seed], 0.5))
+    folder = supernet(tmp_path, [91.0], method="uniform", seeds=1)
+    write_metrics(folder, rows([None, None, None], 1.6))
+    (section,) = sections(collect([tmp_path], registry.every()))
+    return list(section.blocks)
+
+
+def test_seeds_in_several_folders_are_one_row(blocks):
+    table = next(one for one in blocks if isinstance(one, Table) and "Table 2." in one.caption)
+    ours = {row.cells[1].text: row for row in table.rows if not row.quiet}
+    assert set(ours) == {"DARTS", "GDAS", "uniform sampling"}
+    assert ours["DARTS"].cells[2].text == "92.00 ± 2.00"
+    assert "2 seeds" in ours["DARTS"].cells[1].note
+    assert "n = " not in ours["DARTS"].cells[1].note
+    assert "n = 5" in ours["uniform sampling"].cells[1].note
+    theirs = {row.cells[1].text for row in table.rows if row.quiet}
+    assert {"DARTS", "GDAS", "Optimal"} <= theirs
+
+
+def test_the_present_cell_against_images_seen(blocks):
+    chart = next(one for one in blocks if isinstance(one, Chart) and one.name == "supernet-curves")
+    (panel,) = chart.panels
+    lines = {line.series: line for line in panel.lines}
+    assert set(lines) == {"darts", "gdas"}  # uniform sampling has no cell before its end
+    assert lines["darts"].x == (0.0, 1.0, 2.0)
+    assert lines["darts"].y == (10.0, 90.0, 92.0)
+    assert lines["darts"].low == (10.0, 88.0, 90.0)
+    assert lines["gdas"].y[-1] == 82.5
+    assert panel.level == 94.37
+
+
+def test_the_entropy_of_each_edge(blocks):
+    named = {one.name: one for one in blocks if isinstance(one, Chart)}
+    chart = named["supernet-entropies"]
+    assert [panel.title for panel in chart.panels] == [
+        f"CIFAR-10, edge {source} to {target}" for source, target in EDGES
+    ]
+    for panel in chart.panels:
+        ends = {line.series: line.y[-1] for line in panel.lines}
+        assert ends == pytest.approx({"darts": 1.25, "gdas": 0.5, "uniform": 1.6})
