@@ -185,6 +185,19 @@ def test_the_ratio_of_variances_along_training():
     assert silent.variance.isna().all()
 
 
+def test_the_figure_of_variances_without_a_signal(tmp_path):
+    rows = [
+        {"n": n, "arm": str(arm), "completions": step, "variance": 0.0, "square": 0.1}
+        for n in (4, 8)
+        for arm in TRAINED
+        for step in (0, 10)
+    ]
+    for variance in (0.0, 2.0):
+        runs = pd.DataFrame(rows).assign(variance=variance)
+        study.figures.variances(runs, tmp_path / "figure", str(training.REFERENCE))
+        assert (tmp_path / "figure.png").stat().st_size > 5000
+
+
 def test_a_run_repeats():
     begin = training.start(TINY, 1)
     first, second = (training.train(begin, TRAINED[3], 4, TINY)[0] for _ in range(2))

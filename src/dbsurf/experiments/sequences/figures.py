@@ -143,6 +143,8 @@ def rewards(runs: pd.DataFrame, path: Path) -> None:
 def variances(runs: pd.DataFrame, path: Path, reference: str) -> None:
     """Variance of the gradient against completions, and over that of the reference."""
     sizes = sorted(runs.n.unique())
+    # A very short run may have no group with a signal, and then nothing above 0 to draw.
+    scale = "log" if (runs[runs.arm == reference].variance > 0).any() else "linear"
     with panels(len(sizes), path, rows=2, sharex="col", sharey="row") as (figure, axes):
         for column, n in enumerate(sizes):
             top, bottom = axes[column], axes[len(sizes) + column]
@@ -156,17 +158,19 @@ def variances(runs: pd.DataFrame, path: Path, reference: str) -> None:
                 if arm in means.variance:
                     curve = means.variance[arm].where(means.variance[arm] > 0)
                     top.plot(curve.index, curve, dash, color=colour, label=arm)
-                    over = curve / means.variance[reference]
+                    level = means.variance[reference]
+                    over = curve / level.where(level > 0)
                     bottom.plot(curve.index, over, dash, color=colour)
             squares = means.square.mean(axis=1)
             top.plot(squares.index, squares, color=GREEN, lw=0.8, label="squared exact gradient")
-            top.set(title=f"n = {n}", yscale="log")
-            bottom.set(xlabel="completions", yscale="log")
+            top.set(title=f"n = {n}", yscale=scale)
+            bottom.set(xlabel="completions", yscale=scale)
         axes[0].set_ylabel("variance of the gradient")
         axes[len(sizes)].set_ylabel(f"over {reference}")
-        axes[len(sizes)].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes[len(sizes)].yaxis.set_major_formatter("{x:g}")
-        axes[len(sizes)].yaxis.set_minor_formatter(NullFormatter())
+        if scale == "log":
+            axes[len(sizes)].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes[len(sizes)].yaxis.set_major_formatter("{x:g}")
+            axes[len(sizes)].yaxis.set_minor_formatter(NullFormatter())
         shared_legend(figure, axes[0], columns=len(sizes))
 
 
