@@ -68,8 +68,9 @@ def write() -> None:
     wanted = goals.table(found)
     insert(PAGE, "state", state(runs))
     insert(PAGE, "goals", "" if wanted is None else block_text(wanted))
-    insert(PAGE, "sentences", "\n".join(f"- {text}" for text in report.sentences(runs)))
-    insert(PAGE, "tables", tables(found))
+    # An empty line before it: Markdown begins no list or heading right below a comment.
+    insert(PAGE, "sentences", "\n" + "\n".join(f"- {text}" for text in report.sentences(runs)))
+    insert(PAGE, "tables", f"\n{tables(found)}\n")
 
 
 if __name__ == "__main__":
