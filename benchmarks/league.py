@@ -1,7 +1,8 @@
 """The league table of docs/league.md: run what is missing, then write its tables and figure.
 
 Run with `python benchmarks/league.py`. It does the problems of `dbsurf league` one after the other,
-hours on one core; finished ones are not run again and a broken one goes on from its checkpoint.
+hours on one core; finished ones, here or in the documentation's `runs.zip`, are not run again, and
+a broken one goes on from its checkpoint.
 `--report` only writes what the finished runs say.
 """
 
@@ -12,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
-from pages import insert, of_kind, save_csv, save_figure
+from pages import insert, of_kind, publish, restore, save_csv, save_figure
 
 from dbsurf.experiments.league import EXPERIMENTS, PRESETS, goals, options, report, study
 from dbsurf.experiments.league.results import Outcome, outcomes
@@ -61,6 +62,8 @@ def write() -> None:
     """Tables and figure from the finished runs, as the report computes them."""
     runs = collect([RUNS], EXPERIMENTS)
     found = outcomes(runs)
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    publish(RESULTS / "runs.zip", [run.folder for run in runs if run.state == FINISHED])
     save_csv(rows(found), RESULTS / "league.csv")
     (section,) = report.sections(runs)
     (chart,) = of_kind(section.blocks, Chart)
@@ -79,6 +82,7 @@ if __name__ == "__main__":
     parser.add_argument("--runs", type=Path, default=RUNS, help="folder of the runs")
     arguments = parser.parse_args()
     RUNS = arguments.runs
+    restore(RESULTS / "runs.zip", RUNS)
     if not arguments.report:
         for one in plan():
             study.run(one)
