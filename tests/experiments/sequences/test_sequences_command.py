@@ -54,7 +54,8 @@ def test_the_report_has_a_section_with_both_tables_and_all_figures(folder):
     assert "Systematic halves of sequences" in first
     assert "n = 4" in second
     names = {name for name, *_ in report.measures(runs[0])}
-    assert names == {"error_ratio", "reward", "training_error_ratio", "training_variance_ratio"}
+    # A run this small may have had no signal to measure the variance of.
+    assert names - {"training_variance_ratio"} == {"error_ratio", "reward", "training_error_ratio"}
 
 
 def test_a_run_that_did_not_measure_the_variance_is_reported_without_it(folder):
