@@ -1,7 +1,7 @@
-"""Draw the figures of the VAE study and of the table-search study again, from their CSV files.
+"""Draw the figure of the table-search study again, from its CSV file.
 
 Run with `python benchmarks/redraw.py`. The runs are not needed: the curves are those that the
-studies wrote into docs/results, with the names and colours that the report has today.
+study wrote into docs/results, with the names and colours that the report has today.
 """
 
 from __future__ import annotations
@@ -11,30 +11,12 @@ from pathlib import Path
 import pandas as pd
 
 from dbsurf.experiments.nas.searches import DBSURF
-from dbsurf.experiments.vae.curves import SKIPPED, band
 from dbsurf.report.charts import save_chart
 from dbsurf.report.document import Chart, Line, Panel
 from dbsurf.report.labels import dataset_name
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 FIRST = 10  # distinct queries: with fewer the accuracies would flatten the rest
-
-
-def training_curves(table: pd.DataFrame) -> Chart:
-    """Figure 1: training -ELBO against steps, a panel for each data set."""
-    panels = []
-    for dataset, part in table.groupby("dataset", sort=True):
-        late = part[part.step >= SKIPPED * part.step.max()]
-        lines = []
-        for label, runs in late.groupby("estimator", sort=False):
-            series = [
-                dict(zip(one.step, one.train_negative_elbo, strict=True))
-                for _, one in runs.groupby("seed")
-            ]
-            lines.append(band(str(label), series))
-        title = f"{dataset_name(str(dataset))}, n = 4"
-        panels.append(Panel(title, "step", "training -ELBO", tuple(filter(None, lines))))
-    return Chart("training-curves", "", tuple(panels))
 
 
 def search_curves(table: pd.DataFrame) -> Chart:
@@ -64,11 +46,7 @@ def search_curves(table: pd.DataFrame) -> Chart:
 
 
 def main() -> None:
-    """Both figures."""
-    save_chart(
-        training_curves(pd.read_csv(RESULTS / "vae" / "curves.csv")),
-        RESULTS / "vae" / "figure1.png",
-    )
+    """The figure, as a picture and for print."""
     chart = search_curves(pd.read_csv(RESULTS / "nas" / "table-search-curves.csv"))
     for suffix in ("png", "pdf"):
         save_chart(chart, RESULTS / "nas" / f"table-search.{suffix}")
