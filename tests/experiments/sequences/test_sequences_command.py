@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from dbsurf.commands import main as cli
-from dbsurf.experiments.sequences import EXPERIMENTS, PRESETS, report, run
+from dbsurf.experiments.sequences import EXPERIMENTS, PRESETS, exact, report, run, study
 from dbsurf.report.collect import collect
+from dbsurf.runs import parts
 
 TINY = replace(
     PRESETS["smoke"],
@@ -41,7 +42,7 @@ def test_a_run_leaves_tables_figures_and_a_summary(folder):
     assert {one["n"] for one in summary["outcomes"]} == {4}
     for name in report.CAPTIONS:
         assert (folder / f"{name}.png").exists()
-    for name in ("cells", "positions", "laws", "claims", "training", "gradient-errors", "outcomes"):
+    for name in TABLES:
         assert (folder / f"{name}.csv").exists()
 
 
@@ -78,6 +79,80 @@ def test_one_part_alone(tmp_path):
     (section,) = report.sections(runs)
     assert [block.kind for block in section.blocks] == ["missing", "table", "gallery"]
     assert replace(TINY, part="exact").folder().name == "smoke-exact"
+
+
+class Killed(Exception):
+    """In place of a signal that nothing can catch."""
+
+
+TABLES = ("cells", "positions", "laws", "claims", "training", "gradient-errors", "outcomes")
+
+
+@pytest.fixture
+def no_figures(monkeypatch):
+    """Half of a tiny run's time are its figures."""
+    monkeypatch.setattr(study, "draw_exact", lambda folder: None)
+    for name in ("rewards", "variances", "gradient_errors"):
+        monkeypatch.setattr(study.figures, name, lambda *words: None)
+
+
+@pytest.mark.parametrize("count", [1, 12])
+def test_a_killed_run_continues_bit_for_bit(folder, tmp_path, monkeypatch, count, no_figures):
+    """Of its parts two are laws, one is the positions, two are cells, and the others are runs."""
+    options = replace(TINY, out=tmp_path / "run")
+    saved, calls = parts.save_checkpoint, []
+
+    def save(*words):
+        calls.append(words)
+        if len(calls) == count:
+            raise Killed
+        saved(*words)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(parts, "save_checkpoint", save)
+        with pytest.raises(Killed):
+            run(options)
+        calls.clear()
+        if count > 1:
+            with pytest.raises(ValueError, match="--resume continues it"):
+                run(options)
+        assert not (options.folder() / "summary.json").exists()
+        count = 0
+        run(replace(options, resume=True))
+    for name in TABLES:
+        assert (options.folder() / f"{name}.csv").read_bytes() == (
+            folder / f"{name}.csv"
+        ).read_bytes()
+
+
+def test_an_interrupt_says_what_is_saved(tmp_path, monkeypatch, capsys, no_figures):
+    words = ["sequences", "--preset", "smoke", "--part", "exact", "--length", "2", "--sizes", "2"]
+    words += ["--draws", "30", "--out", str(tmp_path / "out")]
+    made = exact.one_law
+    monkeypatch.setattr(exact, "one_law", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    assert cli.main(words) == 130
+    assert "saved" not in capsys.readouterr().err  # nothing was
+
+    def second(seed, sharpness, *rest):
+        if sharpness > 1:
+            raise KeyboardInterrupt
+        return made(seed, sharpness, *rest)
+
+    monkeypatch.setattr(exact, "one_law", second)
+    assert cli.main(words) == 130
+    told = capsys.readouterr().err
+    assert "1 part is saved in" in told
+    assert told.rstrip().endswith("--resume")
+    monkeypatch.setattr(exact, "one_law", made)
+    assert cli.main([*words, "--resume"]) == 0
+    assert cli.main(words) == 0  # finished: read back
+
+
+def test_a_finished_run_is_not_computed_again_and_another_is_refused(folder, monkeypatch):
+    monkeypatch.setattr(study, "both", lambda *_: pytest.fail("computed again"))
+    run(replace(TINY, out=folder))
+    with pytest.raises(ValueError, match=r"another configuration: draws \(30 there, 40 here\)"):
+        run(replace(TINY, draws=40, out=folder))
 
 
 @pytest.mark.parametrize(

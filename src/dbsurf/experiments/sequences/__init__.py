@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dbsurf.experiments.sequences.study import PRESETS, Options, run
+from dbsurf.experiments.sequences.options import PRESETS, Options
+from dbsurf.experiments.sequences.study import run
 from dbsurf.runs.experiment import Experiment, Scale, SummaryFormat
 
 __all__ = ["EXPERIMENTS", "PRESETS", "Options", "run"]

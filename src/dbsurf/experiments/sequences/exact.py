@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -19,6 +20,7 @@ from dbsurf.experiments.sequences.arms import SAMPLERS, WITHOUT_REPLACEMENT, Arm
 from dbsurf.experiments.sequences.law import REWARDS, Law, decided_at
 from dbsurf.experiments.sequences.moments import Moments, Problem
 from dbsurf.experiments.sequences.simulation import Sums, simulate, simulate_beam
+from dbsurf.runs.parts import Keep, Rows, compute
 
 SIMULATED = ("leave-one-out", "peers", "prefix", "group mean", "standardised")
 
@@ -143,26 +145,28 @@ def _values(sums: Sums) -> dict[str, float]:
     }
 
 
-def every_cell(size: Size, step: Callable[[float], None]) -> pd.DataFrame:
+def every_cell(size: Size, step: Callable[[float], None], keep: Keep = compute) -> pd.DataFrame:
     """All samplers, baselines, rewards and n, for one law of every sharpness."""
-    rows: list[dict[str, Any]] = []
+    rows: Rows = []
     total = len(size.sharpness) * len(size.n)
     for number, sharpness in enumerate(size.sharpness):
         law = Law(0, sharpness, size.length)
         problems = {name: Problem(law, reward) for name, reward in REWARDS.items()}
         for position, n in enumerate(size.n):
-            rows += cells(law, problems, n, size.draws, seed=n)
+            make = partial(cells, law, problems, n, size.draws, seed=n)
+            rows += keep(f"cells, sharpness {sharpness:g}, n = {n}", make)
             step((number * len(size.n) + position + 1) / total)
     return pd.DataFrame(rows)
 
 
-def by_position(size: Size, n: int = 8, sharpness: float = 3.0) -> pd.DataFrame:
+def by_position(
+    size: Size, n: int = 8, sharpness: float = 3.0, keep: Keep = compute
+) -> pd.DataFrame:
     """Rewards that look at one token only: the gain against how early that token is."""
     law = Law(0, sharpness, size.length)
     problems = {str(k + 1): Problem(law, decided_at(k)) for k in range(size.length)}
-    return pd.DataFrame(cells(law, problems, n, size.draws, seed=n)).rename(
-        columns={"reward": "position"}
-    )
+    rows = keep("positions", partial(cells, law, problems, n, size.draws, seed=n))
+    return pd.DataFrame(rows).rename(columns={"reward": "position"})
 
 
 #: What is compared over many laws: with the other half, with the prefix, with a known baseline.
@@ -179,38 +183,46 @@ CLAIMS = (
 )
 
 
-def over_laws(size: Size, step: Callable[[float], None], n: int = 8) -> pd.DataFrame:
+def over_laws(
+    size: Size, step: Callable[[float], None], n: int = 8, keep: Keep = compute
+) -> pd.DataFrame:
     """The unbiased combinations for many laws: rows (law, entropy, reward, arm, error)."""
-    rows: list[dict[str, Any]] = []
+    rows: Rows = []
     laws = [(seed, sharpness) for seed in range(size.law_seeds) for sharpness in size.sharpness]
     for done, (seed, sharpness) in enumerate(laws, start=1):
-        law = Law(100 + seed, sharpness, size.length)
-        problems = {name: Problem(law, reward) for name, reward in REWARDS.items()}
-        reference = {k: p.independent_leave_one_out(n).error for k, p in problems.items()}
-        for arm in CLAIMS:
-            if arm.baseline == "prefix":
-                sums = simulate(
-                    problems, arm.sampler, n, ["prefix"], draws=size.many_draws, seed=seed
-                )
-                errors = {reward: found.error for (reward, _), found in sums.items()}
-            else:
-                found = counts(law, arm.sampler, n)
-                errors = {
-                    reward: exact_moments(problem, found, n, False)[arm.baseline].error
-                    for reward, problem in problems.items()
-                }
-            rows += [
-                {
-                    "law": f"{seed}, {sharpness:g}",
-                    "entropy": law.entropy,
-                    "reward": reward,
-                    "arm": str(arm),
-                    "error": error / reference[reward],
-                }
-                for reward, error in errors.items()
-            ]
+        name = f"law {seed}, sharpness {sharpness:g}"
+        rows += keep(name, partial(one_law, seed, sharpness, size, n))
         step(done / len(laws))
     return pd.DataFrame(rows)
+
+
+def one_law(seed: int, sharpness: float, size: Size, n: int) -> Rows:
+    """The rows of one law; as `over_laws`."""
+    rows: Rows = []
+    law = Law(100 + seed, sharpness, size.length)
+    problems = {name: Problem(law, reward) for name, reward in REWARDS.items()}
+    reference = {k: p.independent_leave_one_out(n).error for k, p in problems.items()}
+    for arm in CLAIMS:
+        if arm.baseline == "prefix":
+            sums = simulate(problems, arm.sampler, n, ["prefix"], draws=size.many_draws, seed=seed)
+            errors = {reward: found.error for (reward, _), found in sums.items()}
+        else:
+            found = counts(law, arm.sampler, n)
+            errors = {
+                reward: exact_moments(problem, found, n, False)[arm.baseline].error
+                for reward, problem in problems.items()
+            }
+        rows += [
+            {
+                "law": f"{seed}, {sharpness:g}",
+                "entropy": law.entropy,
+                "reward": reward,
+                "arm": str(arm),
+                "error": error / reference[reward],
+            }
+            for reward, error in errors.items()
+        ]
+    return rows
 
 
 def claims(laws: pd.DataFrame) -> pd.DataFrame:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import cache, partial
+from itertools import product
 
 import pandas as pd
 import torch
@@ -20,6 +21,7 @@ from dbsurf.experiments.sequences.addition import (
 )
 from dbsurf.experiments.sequences.arms import TRAINED, Arm
 from dbsurf.experiments.sequences.groups import Prompts, draw, group_loss
+from dbsurf.runs.parts import Keep, Rows, compute
 from dbsurf.sequences import RunningMean
 
 REFERENCE = TRAINED[0]
@@ -168,13 +170,14 @@ def gradient_errors(
 
 
 def study(
-    size: Size, step: Callable[[float], None] = lambda share: None
+    size: Size, step: Callable[[float], None] = lambda share: None, keep: Keep = compute
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """All runs: what was measured along training, and the gradients' errors at start and end.
 
     Args:
         size: size of the study.
         step: is told the share that is done.
+        keep: keeps the rows of every run.
 
     Returns:
         Rows (seed, n, arm, completions, reward, silent, variance, square) as of `train`, each arm
@@ -182,44 +185,34 @@ def study(
         mean squared error over that of `REFERENCE`, all arms at the same model, which is the first
         one or the one that `REFERENCE` ended with.
     """
-    rewards, errors = [], []
+    rewards: Rows = []
+    errors: Rows = []
+    done, total = 0, size.seeds * len(size.n) * len(TRAINED)
     for seed in range(size.seeds):
-
-        def part(share: float, seed: int = seed) -> None:
-            step((seed + share) / size.seeds)
-
-        runs, measured = one_seed(size, seed, part)
-        rewards.append(runs)
-        errors.append(measured)
-    return pd.concat(rewards, ignore_index=True), pd.concat(errors, ignore_index=True)
-
-
-def one_seed(
-    size: Size, seed: int, step: Callable[[float], None]
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """All runs of a seed; as `study`."""
-    rewards: list[dict[str, Any]] = []
-    errors: list[dict[str, Any]] = []
-    total = len(size.n) * (len(TRAINED) + 2)
-    begin = start(size, seed)
-    done = 0
-    for n in size.n:
-        trained = begin.model
-        for arm in TRAINED:
-            rows, model = train(begin, arm, n, size)
-            trained = model if arm == REFERENCE else trained
-            rewards += [{"seed": seed, "n": n, "arm": str(arm), **row} for row in rows]
-            done += 1
-            step(done / total)
-        for when, model in (("start", begin.model), ("end", trained)):
-            found = gradient_errors(begin, model, TRAINED, n, size)
-            errors += [
-                {"seed": seed, "n": n, "arm": str(arm), "when": when, **ratio(values, found)}
-                for arm, values in found.items()
-            ]
+        begin = cache(partial(start, size, seed))
+        for n, arm in product(size.n, TRAINED):
+            rows = keep(f"seed {seed}, n = {n}, {arm}", partial(one_run, begin, arm, n, size))
+            rewards += [row for row in rows if "reward" in row]
+            errors += [row for row in rows if "error" in row]
             done += 1
             step(done / total)
     return pd.DataFrame(rewards), pd.DataFrame(errors)
+
+
+def one_run(beginning: Callable[[], Start], arm: Arm, n: int, size: Size) -> Rows:
+    """The rows of one run, and, if it is that of `REFERENCE`, the gradients' errors of all arms."""
+    begin = beginning()
+    measured, model = train(begin, arm, n, size)
+    rows: Rows = [{"seed": begin.seed, "n": n, "arm": str(arm), **row} for row in measured]
+    if arm != REFERENCE:
+        return rows
+    for when, place in (("start", begin.model), ("end", model)):
+        found = gradient_errors(begin, place, TRAINED, n, size)
+        rows += [
+            {"seed": begin.seed, "n": n, "arm": str(one), "when": when, **ratio(values, found)}
+            for one, values in found.items()
+        ]
+    return rows
 
 
 def ratio(errors: Tensor, found: dict[Arm, Tensor]) -> dict[str, float]:
