@@ -16,7 +16,7 @@ from dbsurf.report.tidy import chart_rows, table_rows
 
 DIGITS = "%.6g"
 B = TypeVar("B", Table, Chart)
-KEPT = ("config.json", "metrics.csv", "rows.json", "summary.json")  # of every run folder
+KEPT = ("config.json", "rows.json", "summary.json", "*.csv")  # of every run folder
 
 
 def restore(archive: Path, place: Path) -> None:
@@ -32,11 +32,10 @@ def publish(archive: Path, folders: Sequence[Path]) -> None:
     """What finished runs have measured, in one file; the same runs give the same bytes."""
     with zipfile.ZipFile(archive, "w") as file:
         for folder in sorted(folders, key=lambda folder: folder.name):
-            for name in KEPT:
-                if (folder / name).exists():
-                    entry = zipfile.ZipInfo(f"{folder.name}/{name}")
-                    entry.compress_type = zipfile.ZIP_DEFLATED
-                    file.writestr(entry, (folder / name).read_bytes())
+            for path in sorted(path for pattern in KEPT for path in folder.glob(pattern)):
+                entry = zipfile.ZipInfo(f"{folder.name}/{path.name}")
+                entry.compress_type = zipfile.ZIP_DEFLATED
+                file.writestr(entry, path.read_bytes())
 
 
 def insert(page: Path, name: str, text: str) -> None:

@@ -3,7 +3,9 @@
 Run with `python benchmarks/supernet_study.py`. It makes one search at the laptop preset for every
 method of table 2, DBsurf, LOORF and uniform sampling, and for each of three seeds, one after the
 other: all methods of a seed before those of the next, so that a study that was stopped has compared
-all of them. Finished searches are not run again, and a broken one goes on from its checkpoint.
+all of them. Searches that the documentation holds already (`supernet-runs.zip`) are taken from
+there, finished ones are not run again and a broken one goes on from its checkpoint: so the study
+can be made in parts.
 
 All of these see the same number of images. `--equal-seconds` then makes, for every method that was
 faster than DBsurf on the first seed, searches that are so many times longer, and so take as long.
@@ -24,7 +26,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from pages import insert, save_csv
+from pages import insert, publish, restore, save_csv
 from scipy import stats
 
 from dbsurf.experiments.nas import SEEDS, table_2_methods
@@ -38,6 +40,7 @@ from dbsurf.report.numbers import Mean
 from dbsurf.runs.folder import read_summary
 
 RUNS, RESULTS, PAGE = Path("runs/nas/supernet-study"), Path("docs/results/nas"), Path("docs/nas.md")
+ARCHIVE = RESULTS / "supernet-runs.zip"
 COUNT = 3  # seeds
 
 
@@ -216,6 +219,8 @@ def report(folder: Path = RUNS) -> None:
     if not len(cells):
         raise SystemExit(f"no finished search in {folder}")
     longer = found_cells(test, longer_runs(folder))
+    searches = [*runs(folder), *longer_runs(folder)]
+    publish(ARCHIVE, [one.folder() for one in searches if read_summary(one.folder()) is not None])
     save_csv(pd.concat([cells, longer.assign(longer=True)]), RESULTS / "supernet.csv")
     insert(PAGE, "supernet study", markdown(cells, longer, test))
     insert(PAGE, "supernet differences", differences(cells))
@@ -239,6 +244,7 @@ if __name__ == "__main__":
     parser.add_argument("--equal-seconds", action="store_true", help="the longer searches instead")
     parser.add_argument("--runs", type=Path, default=RUNS, help="folder of the searches")
     arguments = parser.parse_args()
+    restore(ARCHIVE, arguments.runs)
     searches = (longer_runs if arguments.equal_seconds else runs)(arguments.runs)
     if arguments.commands:
         print("\n".join(f"dbsurf {command(options)}" for options in searches))

@@ -1,10 +1,11 @@
 """The training study of docs/vae.md: run what is missing, then write its tables and figures.
 
-Run with `python benchmarks/vae_study.py`. It trains the models of `dbsurf sweep training --scale
-laptop`, 120 of 10,000 steps, and three of 50,000, one after the other, three to twenty minutes
-each on one core. Runs that the documentation holds already (`runs.zip`) are taken from there,
-finished ones are not run again and a broken one goes on from its checkpoint: so the study can be
-made in parts. `--report` only writes what the finished runs say.
+Run with `python benchmarks/vae_study.py`. It trains the models of the sweeps `training` (120 runs
+of 10,000 steps), `peers` (30 more) and `categorical` (12) at the laptop's scale, and three of
+50,000 steps, one after the other, three to twenty minutes each on one core. Runs that the
+documentation holds already (`runs.zip`) are taken from there, finished ones are not run again and a
+broken one goes on from its checkpoint: so the study can be made in parts. `--report` only writes
+what the finished runs say.
 """
 
 from __future__ import annotations
@@ -15,14 +16,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from pages import insert, of_kind, publish, restore, save_csv, save_figure
 
 from dbsurf.experiments.registry import load
-from dbsurf.experiments.vae import Options, curves, sweep_training, table_1, train
-from dbsurf.experiments.vae.comparisons import comparisons
+from dbsurf.experiments.vae import (
+    STUDIED,
+    Options,
+    curves,
+    sweep_categorical,
+    sweep_peers,
+    sweep_training,
+    table_1,
+    train,
+)
+from dbsurf.experiments.vae.comparisons import comparisons, evaluations
 from dbsurf.report.collect import FINISHED, Run, collect
 from dbsurf.report.document import Block, Chart, Table
+from dbsurf.report.labels import dataset_name, estimator_name
 from dbsurf.report.markdown import block_text
 from dbsurf.report.numbers import Mean
 from dbsurf.report.tidy import results
@@ -33,17 +45,21 @@ LONG, LONG_STEPS = ("loorf", "dbsurf", "quadraticcv"), 50_000
 
 
 def plan() -> list[Options]:
-    """All runs of the study; the long ones are on Fashion-MNIST with the first seed."""
+    """All runs of the study, first seeds first; the long ones are on Fashion-MNIST."""
     short = sweep_training("laptop")
     long = [
         replace(one, steps=LONG_STEPS, evaluate_every=2_500)
         for one in short
         if one.estimator in LONG and one.dataset == "fashion-mnist" and one.seed == 0
     ]
-    return [
-        replace(one, threads=1, resume=True, out=RUNS / f"{one.folder().name}-{one.steps}")
-        for one in [*short, *long]
-    ]
+    peers, categorical = sweep_peers("laptop"), sweep_categorical("laptop")
+    first = [one for one in short if one.seed == 0]
+    named = {}  # by folder: LOORF is among the peers too
+    for one in [*first, *peers, *categorical, *short, *long]:
+        name = f"{one.folder().name}-{one.steps}"
+        name = name if one.latent_classes == 2 else f"{one.latents}x{one.latent_classes}-{name}"
+        named[name] = replace(one, threads=1, resume=True, out=RUNS / name)
+    return list(named.values())
 
 
 def means(runs: list[Run]) -> pd.DataFrame:
@@ -64,10 +80,14 @@ def report() -> None:
     """Tables and figures from the finished runs, as the report computes them."""
     runs = [run for run in collect([RUNS], load("vae")) if run.state == FINISHED]
     publish(RESULTS / "runs.zip", [run.folder for run in runs])
-    short = [run for run in runs if run.configuration["steps"] < LONG_STEPS]
-    long = [run for run in runs if run.configuration["steps"] == LONG_STEPS]
+    categorical = [run for run in runs if run.configuration["latent_classes"] > 2]
+    binary = [run for run in runs if run.configuration["latent_classes"] == 2]
+    long = [run for run in binary if run.configuration["steps"] == LONG_STEPS]
+    every = [run for run in binary if run.configuration["steps"] < LONG_STEPS]
+    labels = {variant.label for variant in STUDIED}
+    short = [run for run in every if run.label in labels]
     save_csv(results(runs), RESULTS / "runs.csv")
-    save_csv(means(runs), RESULTS / "table1.csv")
+    save_csv(means(binary), RESULTS / "table1.csv")
     insert(PAGE, "table 1", tables(table_1.section(short).blocks))
     insert(PAGE, "reaching", tables(curves.time_to_reach(short).blocks))
     steps, seconds, over = of_kind(curves.training_curves(short).blocks, Chart)
@@ -80,7 +100,39 @@ def report() -> None:
         insert(PAGE, "long", tables(table_1.section(long).blocks[:2]))
         chart, *_ = of_kind(curves.training_curves(long).blocks, Chart)
         save_figure(chart, RESULTS / "curves-long.csv", RESULTS / "figure1-long.png")
+    insert(PAGE, "every", over_loorf(every))
+    insert(PAGE, "categorical", over_loorf(categorical))
     insert(PAGE, "state", f"Finished runs behind the tables: {len(runs)} of {len(plan())}.")
+
+
+def over_loorf(runs: list[Run]) -> str:
+    """Training and test -ELBO of the first seed minus LOORF's, the lowest mean first."""
+    first = [run for run in runs if run.configuration["seed"] == 0]
+    datasets = list(dict.fromkeys(one.dataset for one in comparisons(first)))
+    found = {(run.label, run.configuration["dataset"]): run for run in first}
+    rows = []
+    for label in dict.fromkeys(run.label for run in first):
+        there = [found.get((label, dataset)) for dataset in datasets]
+        gaps = {
+            name: [
+                float(run.summary[name]) - float(found["loorf", dataset].summary[name])
+                if run is not None and ("loorf", dataset) in found
+                else None
+                for run, dataset in zip(there, datasets, strict=True)
+            ]
+            for name in ("train_negative_elbo", "test_negative_elbo")
+        }
+        counts = {str(evaluations(run)) for run in there if run is not None}
+        known = [gap for gap in gaps["train_negative_elbo"] if gap is not None]
+        words = [estimator_name(label), ", ".join(sorted(counts))]
+        words += [
+            "-" if gap is None else f"{gap:+.2f}" for several in gaps.values() for gap in several
+        ]
+        rows.append((float(np.mean(known)) if known else 0.0, f"| {' | '.join(words)} |"))
+    names = [dataset_name(dataset) for dataset in datasets]
+    titles = ["estimator", "evaluations", *names, *(f"{name}, test" for name in names)]
+    head = [f"| {' | '.join(titles)} |", f"|{' --- |' * 2}{' ---: |' * 2 * len(names)}"]
+    return "\n".join([*head, *(text for _, text in sorted(rows))])
 
 
 def tables(blocks: Sequence[Block]) -> str:

@@ -18,7 +18,19 @@ from dbsurf.experiments.nas.supernet.methods import METHODS
 from handmade import league_run, nas_run, vae_run
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-MARKS = ("state", "table 1", "reaching", "long", "table 2", "choices", "reach", "tuning", "rates")
+MARKS = (
+    "state",
+    "table 1",
+    "reaching",
+    "every",
+    "categorical",
+    "long",
+    "table 2",
+    "choices",
+    "reach",
+    "tuning",
+    "rates",
+)
 MARKS += ("supernet study", "supernet differences", "supernet state", "supernet correlations")
 MARKS += ("goals", "sentences", "tables")
 
@@ -42,22 +54,31 @@ def study(name: str, page: Path, monkeypatch: pytest.MonkeyPatch):
 
 def test_the_vae_study(page, monkeypatch):
     module = study("vae_study", page, monkeypatch)
-    assert len(module.plan()) == 123
-    for estimator, seed, elbo in (("loorf", 0, 101.0), ("loorf", 1, 103.0), ("dbsurf", 0, 99.5)):
+    assert len(module.plan()) == 165
+    for estimator, seed, elbo in (
+        ("loorf", 0, 101.0),
+        ("loorf", 1, 103.0),
+        ("dbsurf", 0, 99.5),
+        ("rodeo", 0, 100.25),  # not in table 1
+    ):
         options = {"dataset": "mnist", "estimator": estimator, "seed": seed}
         vae_run(page.parent / "runs", elbo, **options)
+    for estimator, elbo in (("loorf", 120.0), ("mdsurf", 121.5)):
+        vae_run(page.parent / "runs" / "20x10", elbo, estimator=estimator, latent_classes=10)
     (page.parent / "results").mkdir()
     module.report()
     text = page.read_text()
     assert "102.00 ± 1.00" in text
     assert "**99.50**" in text
     assert "98.66 ± 0.25" in text  # the paper's
-    assert "Finished runs behind the tables: 3 of 123." in text
+    assert "| RODEO | 4 | -0.75 | -0.75 |" in text
+    assert "| MDsurf | 4 | +1.50 | +1.50 |" in text
+    assert "Finished runs behind the tables: 6 of 165." in text
     results = page.parent / "results"
     assert (results / "figure1.png").read_bytes()[:4] == b"\x89PNG"
     runs = pd.read_csv(results / "runs.csv")
     elbo = runs[runs["measure"] == "train_negative_elbo"]["value"]
-    assert sorted(elbo) == [99.5, 101.0, 103.0]
+    assert sorted(elbo) == [99.5, 100.25, 101.0, 103.0, 120.0, 121.5]
     curves = pd.read_csv(results / "curves.csv")
     assert set(curves["series"]) == {"loorf", "dbsurf"}
     shutil.rmtree(page.parent / "runs")  # what is published is enough to go on from
