@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from dbsurf.experiments.sequences.arms import TRAINED
 from dbsurf.report.collect import FINISHED, Run
 from dbsurf.report.document import (
     Block,
@@ -93,13 +94,14 @@ def _ratio(one: dict[str, Any]) -> Cell:
 
 
 def _outcomes(run: Run) -> Table:
+    biased = {str(arm) for arm in TRAINED if not arm.unbiased}
     rows = tuple(
         Row(
             (
                 Cell(str(one["n"])),
-                Cell(one["arm"]),
+                Cell(one["arm"], "biased" if one["arm"] in biased else ""),
                 Cell(f"{one['reward']:.3f}"),
-                Cell(f"{one['gain']:+.3f}", f"{one['gain_low']:+.3f} to {one['gain_high']:+.3f}"),
+                _gain(one),
                 Cell(f"{one['silent']:.2f}"),
                 _over_reference(one, "variance"),
                 _over_reference(one, "error"),
@@ -111,18 +113,25 @@ def _outcomes(run: Run) -> Table:
         f"Training on rewards, run {run.number}: the last reward, its difference to independent "
         "leave-one-out by seed, groups without a signal, and two ratios to independent "
         "leave-one-out: the gradient's variance along training, each row at the model that it "
-        "trains, and its mean squared error at two common models; 95 % intervals over seeds."
+        "trains, and its mean squared error at two common models; 95 % intervals over seeds, bold "
+        "where they are above 0 or below 1."
     )
     words = ("n", "Sampler, baseline", "Reward", "Difference", "No signal")
     titles = (*words, "Variance ratio", "Error ratio")
     return Table(caption, titles, rows, words=2)
 
 
+def _gain(one: dict[str, Any]) -> Cell:
+    note = f"{one['gain_low']:+.3f} to {one['gain_high']:+.3f}"
+    return Cell(f"{one['gain']:+.3f}", note, best=one["gain_low"] > 0)
+
+
 def _over_reference(one: dict[str, Any], name: str) -> Cell:
     """A ratio with its interval; empty if the run did not measure it."""
     if one.get(name) is None:
         return Cell("")
-    return Cell(f"{one[name]:.2f}", f"{one[f'{name}_low']:.2f} to {one[f'{name}_high']:.2f}")
+    low, high = one[f"{name}_low"], one[f"{name}_high"]
+    return Cell(f"{one[name]:.2f}", f"{low:.2f} to {high:.2f}", best=high < 1)
 
 
 def _pictures(run: Run, names: tuple[str, ...]) -> list[Block]:
