@@ -111,10 +111,10 @@ def _outcomes(run: Run) -> Table:
     )
     caption = (
         f"Training on rewards, run {run.number}: the last reward, its difference to independent "
-        "leave-one-out by seed, groups without a signal, and two ratios to independent "
-        "leave-one-out: the gradient's variance along training, each row at the model that it "
-        "trains, and its mean squared error at two common models; 95 % intervals over seeds, bold "
-        "where they are above 0 or below 1."
+        "leave-one-out by seed with a 95 % interval (bold if it is above 0), groups without a "
+        "signal, and two ratios to independent leave-one-out with the lowest and the highest seed "
+        "(bold if all are below 1): the gradient's variance along training, each row at the model "
+        "that it trains, and its mean squared error at two common models."
     )
     words = ("n", "Sampler, baseline", "Reward", "Difference", "No signal")
     titles = (*words, "Variance ratio", "Error ratio")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 from scipy import stats
@@ -97,9 +98,11 @@ def draw_training(folder: Path) -> None:
 def outcomes(runs: pd.DataFrame, errors: pd.DataFrame) -> pd.DataFrame:
     """For each n and arm: the last reward, its difference to the reference, variance and error.
 
-    Intervals are 95 % over seeds (t distribution); differences are paired by seed. The ratio of
-    variances is that of the means along training, each arm at its own model. The ratio of errors
-    is the mean over the two moments at which it was measured, all arms at the same model.
+    Differences are paired by seed and have 95 % intervals (t distribution). Ratios reach from one
+    to almost 0, where a group without replacement holds nearly all that the model would say, so
+    that no interval of that kind fits them: they have their lowest and their highest seed. The
+    ratio of variances is that of the means along training, each arm at its own model. The ratio of
+    errors is the mean over the two moments at which it was measured, all arms at the same model.
     """
     last = runs[runs.completions == runs.groupby("n").completions.transform("max")]
     pivot = last.pivot_table(index=["n", "seed"], columns="arm", values="reward", sort=False)
@@ -116,12 +119,8 @@ def outcomes(runs: pd.DataFrame, errors: pd.DataFrame) -> pd.DataFrame:
             row |= _interval("gain_along", along.loc[n][arm] - along.loc[n][reference])
             row |= {"silent": silent[n, arm]}
             reference_variance = variance.loc[n][reference]
-            # A short run may have no group with a signal: then there is no ratio.
-            row |= _interval(
-                "variance",
-                variance.loc[n][arm] / reference_variance.where(reference_variance > 0),
-            )
-            row |= _interval("error", ratios)
+            row |= _range("variance", variance.loc[n][arm] / reference_variance)
+            row |= _range("error", ratios)
             rows.append(row)
     return pd.DataFrame(rows)
 
@@ -138,6 +137,13 @@ def _interval(name: str, values: pd.Series) -> dict[str, float]:
     width = stats.t.ppf(0.975, len(values) - 1) * values.std() / len(values) ** 0.5
     mean = float(values.mean())
     return {name: mean, f"{name}_low": mean - float(width), f"{name}_high": mean + float(width)}
+
+
+def _range(name: str, values: pd.Series) -> dict[str, float]:
+    """Mean, lowest and highest over seeds; NaN if a seed has no value, as without any signal."""
+    sound = values.where(np.isfinite(values))
+    found = {name: sound.mean(), f"{name}_low": sound.min(), f"{name}_high": sound.max()}
+    return {key: float(value) if sound.notna().all() else np.nan for key, value in found.items()}
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
