@@ -6,6 +6,7 @@ import importlib
 import json
 import shlex
 import shutil
+import zipfile
 from dataclasses import fields
 from pathlib import Path
 
@@ -201,3 +202,25 @@ def test_the_league(page, monkeypatch):
     assert len(pd.read_csv(results / "league.csv")) == 7
     assert set(pd.read_csv(results / "figure.csv")["series"]) == {*variances}
     assert (results / "league.png").read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.parametrize("name", ["vae_study", "league", "supernet_study"])
+def test_published_runs_have_the_names_that_the_study_looks_for(name, monkeypatch):
+    """Otherwise the study would run again what the documentation holds."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    module = importlib.import_module(name)
+    if name == "supernet_study":
+        folder = Path("searches")
+        planned = {options.folder().name for options in module.runs(folder)}
+        planned |= {name.replace("-seed", "-longer-seed") for name in planned}
+        archive = module.ARCHIVE
+    else:
+        planned = {options.folder().name for options in module.plan()}
+        archive = module.RESULTS / "runs.zip"
+    archive = BENCHMARKS.parent / archive
+    if name == "supernet_study" and not archive.exists():
+        pytest.skip("no supernet run is published yet")
+    with zipfile.ZipFile(archive) as file:
+        published = {Path(entry).parts[0] for entry in file.namelist()}
+    assert published
+    assert published <= planned
