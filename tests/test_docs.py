@@ -222,6 +222,24 @@ def test_the_skeleton_of_the_guide_is_unbiased():
     assert any(block.endswith(wanted) for block in BLOCK.findall(text))
 
 
+def test_the_table_of_the_choice_page_agrees_with_what_estimators_say():
+    text = (ROOT / "docs" / "choose.md").read_text()
+    for name in dbsurf.available():
+        estimator = dbsurf.get(name, 4)
+        label = type(estimator).__name__
+        row = next(line for line in text.splitlines() if line.startswith(f"| `{label}("))
+        _, _, bias, _, gradient, smallest, laws, remembers, _ = map(str.strip, row.split("|"))
+        assert (gradient == "yes") == estimator.needs_grad_f
+        assert bias.startswith("none") == estimator.unbiased
+        assert (laws == "Bernoulli") == estimator.bernoulli_only
+        assert (remembers not in ("-", "a mean, if asked")) == estimator.learns
+        if estimator.n is not None:
+            least = int(smallest.removesuffix(", even").removeprefix("≥ "))
+            dbsurf.get(name, least)
+            with pytest.raises(ValueError, match=rf"\b{least}\b"):
+                dbsurf.get(name, least - 1)
+
+
 def test_readme_table_agrees_with_what_estimators_say():
     text = (ROOT / "README.md").read_text()
     for name in dbsurf.available():
