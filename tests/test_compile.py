@@ -14,8 +14,6 @@ import dbsurf
 
 CASES = [
     ("loorf", {}, torch.float32),
-    ("loorf", {}, torch.float64),
-    ("dbsurf", {}, torch.float32),
     ("dbsurf", {}, torch.float64),
     ("dbsurf", {"alpha": "preserve", "debias": True}, torch.float32),
     ("mdsurf", {}, torch.float32),

@@ -81,8 +81,8 @@ OTHERS = ["darts", "pc-darts", "snas", "drnas", "gdas", "dsnas", "few-shot-gm"]
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("method", OTHERS)
-def test_every_method_on_two_processes(tiny, tmp_path, method):
+@pytest.mark.parametrize("method", ["darts", "pc-darts", "gdas", "few-shot"])
+def test_methods_on_two_processes(tiny, tmp_path, method):
     """One step: its gradients are those of the joined batch, so Adam's step has the same sign."""
     options = searching(tiny, method, steps=1, parts=2 if method == "pc-darts" else 4)
     search(dataclasses.replace(options, out=tmp_path / "one"))
