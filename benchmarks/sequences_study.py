@@ -20,14 +20,14 @@ from dbsurf.report.markdown import block_text
 
 RUNS, RESULTS = Path("runs/sequences"), Path("docs/results/sequences")
 PAGE = Path("docs/sequences.md")
-EXACT, TRAINING = "claims", "outcomes"  # tables that only this study has
+PLACES = {"claims": 0, "outcomes": -1}  # of the exact and of the training study's table
 
 
 def write() -> None:
     """Tables and figures of the largest exact study and the largest training study."""
     runs = collect([RUNS], EXPERIMENTS)
     RESULTS.mkdir(parents=True, exist_ok=True)
-    for name in (EXACT, TRAINING):
+    for name, place in PLACES.items():
         found = report.largest(runs, name)
         if found is None:
             print(f"no finished run in {RUNS} has {name}")
@@ -35,8 +35,7 @@ def write() -> None:
         for path in [*found.folder.glob("*.csv"), *found.folder.glob("*.png")]:
             shutil.copyfile(path, RESULTS / path.name)
         (section,) = report.sections([found])
-        (table,) = of_kind(section.blocks, Table)
-        insert(PAGE, name, block_text(table))
+        insert(PAGE, name, block_text(of_kind(section.blocks, Table)[place]))
 
 
 if __name__ == "__main__":

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -79,6 +81,22 @@ def test_one_part_alone(folder):
     (section,) = report.sections([replace(run, summary=kept)])
     assert [block.kind for block in section.blocks] == ["missing", "table", "gallery"]
     assert replace(TINY, part="exact").folder().name == "smoke-exact"
+
+
+def test_the_study_writes_both_tables_of_a_run_into_its_page(folder, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "benchmarks"))
+    module = importlib.import_module("sequences_study")
+    page = tmp_path / "page.md"
+    marks = [f"<!-- {name} -->\n<!-- end of {name} -->\n" for name in module.PLACES]
+    page.write_text("".join(marks))
+    monkeypatch.setattr(module, "RUNS", folder)
+    monkeypatch.setattr(module, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(module, "PAGE", page)
+    module.write()
+    first, second = page.read_text().split("<!-- end of claims -->")
+    assert "| Sampler, baseline | smooth |" in first
+    assert "| n | Sampler, baseline | Reward |" in second
+    assert (tmp_path / "results" / "variances.png").exists()
 
 
 class Killed(Exception):

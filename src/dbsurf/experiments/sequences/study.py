@@ -31,8 +31,9 @@ def run(options: Options) -> None:
         parts = Parts(options)
         with parts.opened(resume=options.resume), share_bar(f"sequences {options.name()}") as step:
             results = both(options, parts.keep, step)
-        summary = {"experiment": "sequences", "configuration": options.config()}
-        write_summary(out, {**summary, "seconds": parts.watch.seconds, **results})
+            with parts.watch.paused():
+                summary = {"experiment": "sequences", "configuration": options.config()}
+                write_summary(out, {**summary, "seconds": parts.watch.seconds, **results})
     print(f"Written to {out}")
 
 
