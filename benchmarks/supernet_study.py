@@ -26,17 +26,22 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from pages import insert, publish, restore, save_csv
+from pages import insert, of_kind, publish, restore, save_csv, save_figure
 from scipy import stats
 
 from dbsurf.experiments.nas import SEEDS, table_2_methods
 from dbsurf.experiments.nas.landscape import Floats, load_table
+from dbsurf.experiments.nas.searches import TABLE_2, searches
 from dbsurf.experiments.nas.supernet.launching import search
 from dbsurf.experiments.nas.supernet.options import SUPERNET_PRESETS as PRESETS
 from dbsurf.experiments.nas.supernet.options import SupernetOptions
 from dbsurf.experiments.nas.supernet.search import CANDIDATES
+from dbsurf.experiments.nas.traces import training_curves
+from dbsurf.experiments.registry import load
+from dbsurf.report.collect import collect
+from dbsurf.report.document import Chart
 from dbsurf.report.labels import estimator_name
-from dbsurf.report.numbers import Mean
+from dbsurf.report.numbers import Mean, plus_minus
 from dbsurf.runs.folder import read_summary
 
 RUNS, RESULTS, PAGE = Path("runs/nas/supernet-study"), Path("docs/results/nas"), Path("docs/nas.md")
@@ -118,10 +123,10 @@ def percentile(accuracies: Floats, value: float) -> float:
     return float(stats.percentileofscore(accuracies, value, kind="mean"))
 
 
-def found_cells(test: Floats, searches: Sequence[SupernetOptions]) -> pd.DataFrame:
+def found_cells(test: Floats, planned: Sequence[SupernetOptions]) -> pd.DataFrame:
     """One row a finished search: its cell, and where that stands in the 200-epoch test column."""
     table, rows = load_table("cifar10"), []
-    for options in searches:
+    for options in planned:
         summary = read_summary(options.folder())
         if summary is None:
             continue
@@ -159,22 +164,25 @@ def markdown(cells: pd.DataFrame, longer: pd.DataFrame, test: Floats) -> str:
     """A row a method, and what to compare it with."""
     lines = [
         "| search | seeds | test accuracy after 200 epochs | percentile | ranks of the cells | "
-        "skips only | operations held | seconds a step | at equal seconds |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "skips only | operations held | seconds a step | at equal seconds | the paper's |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
+    paper = {method: numbers["cifar10"] for (_, method), numbers in TABLE_2.items()}
     for name, part in cells.groupby("search", sort=False):
+        method = estimator_name(str(name))
         ranks = ", ".join(f"{rank:,}" for rank in part["rank"])
         skips = sum("conv" not in cell for cell in part["architecture"])
         same = longer[longer["search"] == name]["test_200"] if len(longer) else ()
         lines.append(
-            f"| {estimator_name(name)} | {len(part)} | "
+            f"| {method} | {len(part)} | "
             f"{Mean.of(part['test_200'].to_numpy()).text(2)} | "
             f"{Mean.of(part['percentile'].to_numpy()).text(1)} | {ranks} | "
             f"{skips} of {len(part)} | {HELD.get(name, 'all')} | "
-            f"{(part['seconds'] / part['steps']).mean():.2f} | "
-            f"{Mean.of(np.array(same)).text(2) if len(same) else '-'} |"
+            f"{(part['seconds'] / part['steps']).median():.3f} | "
+            f"{Mean.of(np.array(same)).text(2) if len(same) else '-'} | "
+            f"{plus_minus(*paper[method]) if method in paper else '-'} |"
         )
-    middle, rest = float(np.median(test)), " - | - | - | - |"
+    middle, rest = float(np.median(test)), " - | - | - | - | - |"
     lines.append(f"| the median cell | - | {middle:.2f} | 50.0 | {(len(test) + 1) // 2:,} |{rest}")
     lines.append(f"| a cell at random | - | {test.mean():.2f} | 50.0 | - |{rest}")
     lines.append(f"| the best cell | - | {test.max():.2f} | 100.0 | 1 |{rest}")
@@ -212,15 +220,24 @@ def correlations(judged: pd.DataFrame) -> str:
     return ", ".join(f"{value:.2f}" for value in found)
 
 
+def draw(folder: Path) -> None:
+    """The accuracy of the present cell and the entropies of the edges along the searches."""
+    places = {options.folder().resolve() for options in runs(folder)}
+    found = [run for run in collect([folder], load("nas")) if run.folder.resolve() in places]
+    for chart in of_kind(training_curves(searches(found)), Chart):
+        save_figure(chart, RESULTS / f"{chart.name}.csv", RESULTS / f"{chart.name}.png")
+
+
 def report(folder: Path = RUNS) -> None:
-    """Tables from the finished runs."""
+    """Tables and figures from the finished runs."""
     test = load_table("cifar10").accuracies(dataset="cifar10", split="test", epochs=200)
     cells, judged = found_cells(test, runs(folder)), candidates(test, folder)
     if not len(cells):
         raise SystemExit(f"no finished search in {folder}")
     longer = found_cells(test, longer_runs(folder))
-    searches = [*runs(folder), *longer_runs(folder)]
-    publish(ARCHIVE, [one.folder() for one in searches if read_summary(one.folder()) is not None])
+    planned = [*runs(folder), *longer_runs(folder)]
+    publish(ARCHIVE, [one.folder() for one in planned if read_summary(one.folder()) is not None])
+    draw(folder)
     save_csv(pd.concat([cells, longer.assign(longer=True)]), RESULTS / "supernet.csv")
     insert(PAGE, "supernet study", markdown(cells, longer, test))
     insert(PAGE, "supernet differences", differences(cells))
@@ -245,13 +262,13 @@ if __name__ == "__main__":
     parser.add_argument("--runs", type=Path, default=RUNS, help="folder of the searches")
     arguments = parser.parse_args()
     restore(ARCHIVE, arguments.runs)
-    searches = (longer_runs if arguments.equal_seconds else runs)(arguments.runs)
+    planned = (longer_runs if arguments.equal_seconds else runs)(arguments.runs)
     if arguments.commands:
-        print("\n".join(f"dbsurf {command(options)}" for options in searches))
+        print("\n".join(f"dbsurf {command(options)}" for options in planned))
         raise SystemExit(0)
     if not arguments.report:
         part, parts = map(int, arguments.part.split("/"))
-        for options in searches[part - 1 :: parts]:
+        for options in planned[part - 1 :: parts]:
             search(options)
     if arguments.report or arguments.part == "1/1":
         report(arguments.runs)

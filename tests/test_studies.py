@@ -148,6 +148,8 @@ def test_the_supernet_study_writes_what_finished_runs_say(page, monkeypatch):
             summary["found"][0]["index"] = 100 * number
             summary |= {"steps": 10, "seconds": seconds.get(module.key(run), 90.0)}
             (made / "summary.json").write_text(json.dumps(summary))
+            rows = "step,seconds,images,test_200\n0,0,0,10\n10,1,640,90\n"
+            (made / "metrics.csv").write_text(rows)
             made.rename(run.folder())
 
     finished(module.runs(folder)[:22], {"dbsurf": 100.0, "dsnas": 20.0})
@@ -162,12 +164,16 @@ def test_the_supernet_study_writes_what_finished_runs_say(page, monkeypatch):
     text = page.read_text()
     assert "Finished searches behind the table: 22 of 33." in text
     rows = [line for line in text.splitlines() if line.startswith("| ")]
-    for name in ("DBsurf", "LOORF", "GDAS", "DARTS", "Few-Shot-GM"):
-        assert any(line.startswith(f"| {name} | 2 |") and line.endswith(" - |") for line in rows)
+    paper = {"DBsurf": "94.36 ± 0.00", "LOORF": "-", "GDAS": "41.02 ± 0.00", "DARTS": "54.30 ± 0.00"}
+    for name, printed in paper.items():
+        end = f" | - | {printed} |"
+        assert any(line.startswith(f"| {name} | 2 |") and line.endswith(end) for line in rows)
     (dsnas,) = (line for line in rows if line.startswith("| DSNAS | 2 |") and "of 2" in line)
-    assert " 2.00 | " in dsnas  # seconds a step
-    assert dsnas.split("|")[-2].strip() != "-"
+    assert " 2.000 | " in dsnas  # seconds a step
+    assert dsnas.split("|")[-3].strip() != "-"
     assert any(line.startswith("| DARTS | 2 |") and " to " in line for line in rows)
+    points = pd.read_csv(page.parent / "results" / "supernet-curves.csv")
+    assert set(points["series"]) >= {"dbsurf", "darts", "few-shot"}
 
 
 def _identity(run):

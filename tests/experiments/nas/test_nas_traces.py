@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,17 @@ def test_the_present_cell_against_images_seen(blocks):
     assert lines["darts"].low == (10.0, 88.0, 90.0)
     assert lines["gdas"].y[-1] == 82.5
     assert panel.level == 94.37
+
+
+def test_a_search_has_no_cell_before_it_prefers_one(tmp_path):
+    folder = supernet(tmp_path, [90.0], method="darts", seeds=1)
+    warm_up = rows([10.0, 10.0], math.log(5))
+    write_metrics(folder, warm_up + rows([10.0, 10.0, 80.0, 90.0], 1.5)[2:])
+    (section,) = sections(collect([tmp_path], registry.every()))
+    charts = {one.name: one for one in section.blocks if isinstance(one, Chart)}
+    (line,) = charts["supernet-curves"].panels[0].lines
+    assert (line.x, line.y) == ((2.0, 3.0), (80.0, 90.0))
+    assert charts["supernet-entropies"].panels[0].lines[0].x == (0.0, 1.0, 2.0, 3.0)
 
 
 def test_the_entropy_of_each_edge(blocks):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 from dbsurf.experiments.nas.searches import OPTIMUM, Search
-from dbsurf.experiments.nas.space import EDGES
+from dbsurf.experiments.nas.space import EDGES, OPERATIONS
 from dbsurf.report.collect import Run
 from dbsurf.report.document import Block, Chart, Line, Panel
 from dbsurf.report.numbers import Mean
@@ -13,6 +14,8 @@ from dbsurf.runs.records import METRICS, read_metrics
 
 Rows = Sequence[Mapping[str, float | None]]
 X = "training images seen, thousands"
+ACCURACY = "test_200"
+UNIFORM = math.log(len(OPERATIONS))  # entropy of an edge of equally probable operations
 
 
 def seeds_of(run: Run) -> list[Rows]:
@@ -23,13 +26,24 @@ def seeds_of(run: Run) -> list[Rows]:
     return [read_metrics(file.parent) for file in files]
 
 
+def undecided(row: Mapping[str, float | None]) -> bool:
+    """Whether all operations of all edges are equally probable, as they are in the warm-up."""
+    entropies = [row.get(f"entropy_{source}_{target}") for source, target in EDGES]
+    return all(value is not None and value > UNIFORM - 1e-5 for value in entropies)
+
+
 def line(one: Search, measure: str) -> Line | None:
-    """Mean over seeds of a column against images seen, with a band of one standard error."""
+    """Mean over seeds of a column against images seen, with a band of one standard error.
+
+    Accuracies begin where the search prefers a cell: before that, all are equal to it.
+    """
     points: dict[float, list[float]] = {}
     for run in one.runs:
         for rows in seeds_of(run):
             for row in rows:
                 images, value = row.get("images"), row.get(measure)
+                if measure == ACCURACY and undecided(row):
+                    continue
                 if images is not None and value is not None:
                     points.setdefault(images / 1_000, []).append(value)
     if len(points) < 2:
@@ -64,7 +78,7 @@ def panels(
         curve = line(one, measure)
         if curve is not None:
             drawn.setdefault(title(one), []).append(curve)
-            levels[title(one)] = OPTIMUM.get(one.dataset) if measure == "test_200" else None
+            levels[title(one)] = OPTIMUM.get(one.dataset) if measure == ACCURACY else None
     return [Panel(name, X, y, tuple(lines), level=levels[name]) for name, lines in drawn.items()]
 
 
@@ -73,7 +87,7 @@ def training_curves(found: Sequence[Search]) -> list[Block]:
     ours = [one for one in found if one.mode == "supernet"]
     band = "Mean over seeds with a band of one standard error"
     several = "a step of a search with validation images sees two batches, so images are counted"
-    accuracy = panels(ours, "test_200", "test accuracy, %", lambda one: one.place)
+    accuracy = panels(ours, ACCURACY, "test accuracy, %", lambda one: one.place)
     entropy = [
         panel
         for source, target in EDGES
@@ -88,8 +102,9 @@ def training_curves(found: Sequence[Search]) -> list[Block]:
     if accuracy:
         caption = (
             "Searches by supernet: test accuracy after 200 epochs of the cell that a search would "
-            f"end with, against training ({several}). {band}. Uniform sampling has a cell at the "
-            "end only. The thin line is the best cell of NAS-Bench-201."
+            f"end with, against training ({several}). {band}. Lines begin after the warm-up, in "
+            "which all cells are equal. Uniform sampling has a cell at the end only. The thin line "
+            "is the best cell of NAS-Bench-201."
         )
         blocks.append(Chart("supernet-curves", caption, tuple(accuracy)))
     if entropy:
