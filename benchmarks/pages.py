@@ -30,6 +30,7 @@ def restore(archive: Path, place: Path) -> None:
 
 def publish(archive: Path, folders: Sequence[Path]) -> None:
     """What finished runs have measured, in one file; the same runs give the same bytes."""
+    archive.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(archive, "w") as file:
         for folder in sorted(folders, key=lambda folder: folder.name):
             for path in sorted(path for pattern in KEPT for path in folder.glob(pattern)):

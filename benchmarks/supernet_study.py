@@ -45,7 +45,7 @@ from dbsurf.report.numbers import Mean, plus_minus
 from dbsurf.runs.folder import read_summary
 
 RUNS, RESULTS, PAGE = Path("runs/nas/supernet-study"), Path("docs/results/nas"), Path("docs/nas.md")
-ARCHIVE = RESULTS / "supernet-runs.zip"
+ARCHIVE = "supernet-runs.zip"  # among the results
 COUNT = 3  # seeds
 
 
@@ -236,7 +236,10 @@ def report(folder: Path = RUNS) -> None:
         raise SystemExit(f"no finished search in {folder}")
     longer = found_cells(test, longer_runs(folder))
     planned = [*runs(folder), *longer_runs(folder)]
-    publish(ARCHIVE, [one.folder() for one in planned if read_summary(one.folder()) is not None])
+    publish(
+        RESULTS / ARCHIVE,
+        [one.folder() for one in planned if read_summary(one.folder()) is not None],
+    )
     draw(folder)
     save_csv(pd.concat([cells, longer.assign(longer=True)]), RESULTS / "supernet.csv")
     insert(PAGE, "supernet study", markdown(cells, longer, test))
@@ -261,7 +264,7 @@ if __name__ == "__main__":
     parser.add_argument("--equal-seconds", action="store_true", help="the longer searches instead")
     parser.add_argument("--runs", type=Path, default=RUNS, help="folder of the searches")
     arguments = parser.parse_args()
-    restore(ARCHIVE, arguments.runs)
+    restore(RESULTS / ARCHIVE, arguments.runs)
     planned = (longer_runs if arguments.equal_seconds else runs)(arguments.runs)
     if arguments.commands:
         print("\n".join(f"dbsurf {command(options)}" for options in planned))
