@@ -144,7 +144,7 @@ def _costs(found: list[Search]) -> Table:
         before = one.place
     counts = ("n", "Steps", "Seeds")
     measured = ("Validation, 12 epochs", "Test, 200 epochs", "Distinct queries", "Queries")
-    titles = ("Data set", "Estimator", "Mode", *counts, *measured)
+    titles = ("Data set", "Search", "Mode", *counts, *measured)
     caption = (
         "All searches: accuracy in % of the cell found, and how many cells were looked up, each "
         "once or again. Mean ± standard error over seeds."
@@ -184,6 +184,8 @@ def search_curves(found: list[Search]) -> list[Block]:
             if one.landscape != SYNTHETIC and one.dataset in OPTIMUM:
                 optimum[title] = OPTIMUM[one.dataset]
     if not panels:
+        if all(one.mode == "supernet" for one in found):
+            return []  # their curves are against images seen
         return [
             Missing("No search with curves (curves.csv).", "dbsurf nas table --dataset synthetic")
         ]

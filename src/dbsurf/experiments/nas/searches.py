@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from dbsurf.experiments.nas.landscape import DATASETS, SYNTHETIC
-from dbsurf.experiments.nas.options import TableOptions
+from dbsurf.experiments.nas.options import TABLE_PRESETS, TableOptions
 from dbsurf.experiments.nas.supernet.methods import METHODS
-from dbsurf.experiments.nas.supernet.options import Name, SupernetOptions
+from dbsurf.experiments.nas.supernet.options import SUPERNET_PRESETS, Name, SupernetOptions
 from dbsurf.report.collect import FINISHED, Run
 from dbsurf.report.labels import dataset_name, estimator_name
 from dbsurf.report.numbers import Mean
@@ -65,7 +65,7 @@ class Search:
         label: the estimator and its options, or another search method.
         n: cells drawn for each step; 0 where a method draws none.
         steps: of each search; 0 where the configuration leaves it to the mode.
-        setting: options that are not the experiment's usual ones; empty if all are.
+        setting: the nearest preset and the options that differ from it; empty if it is the paper's.
         runs: the runs.
     """
 
@@ -92,6 +92,11 @@ class Search:
     def name(self) -> str:
         """The estimator or method as a reader knows it."""
         return estimator_name(self.label)
+
+    @property
+    def kind(self) -> str:
+        """How a search by supernet parameterises the architecture, as the paper groups them."""
+        return METHODS[_method(self.runs[0].configuration)].kind
 
     @property
     def place(self) -> str:
@@ -137,17 +142,26 @@ def searches(runs: Sequence[Run]) -> list[Search]:
     return sorted(found, key=place)
 
 
+def _method(chosen: Mapping[str, Any]) -> Name:
+    """The method of a search by supernet; runs from before there were others name none."""
+    method = str(chosen.get("method", "sampled"))
+    return cast(Name, method if method in METHODS else "sampled")
+
+
 def _unlike(chosen: Mapping[str, Any]) -> str:
-    """Options that differ from the defaults, in words."""
-    if chosen["mode"] == "table":
-        usual = TableOptions().config()
-    else:
-        method = str(chosen.get("method", "sampled"))  # runs from before there were others
-        known = cast(Name, method if method in METHODS else "sampled")
-        usual = SupernetOptions(method=known).config()
-    words = [
-        f"{name.replace('_', ' ')} {value}"
-        for name, value in chosen.items()
-        if name not in _NAMED and value != usual.get(name)
-    ]
-    return ", ".join(words)
+    """The nearest preset, unless it is the paper's, and the options that differ from it."""
+    presets: Mapping[str, TableOptions | SupernetOptions] = TABLE_PRESETS
+    if chosen["mode"] != "table":
+        method = _method(chosen)
+        presets = {name: replace(one, method=method) for name, one in SUPERNET_PRESETS.items()}
+    different = {
+        name: [
+            f"{option.replace('_', ' ')} {value}"
+            for option, value in chosen.items()
+            if option not in _NAMED and value != usual.get(option)
+        ]
+        for name, usual in ((name, one.config()) for name, one in presets.items())
+    }
+    nearest = min(different, key=lambda name: len(different[name]))
+    named = [] if nearest == "paper" else [f"preset {nearest}"]
+    return ", ".join([*named, *different[nearest]])

@@ -65,8 +65,8 @@ def line(one: Search, measure: str) -> Line | None:
 def panels(
     found: Sequence[Search], measure: str, y: str, title: Callable[[Search], str]
 ) -> list[Panel]:
-    """One panel for each data set, one line for each method: of its settings, the one with the
-    most seeds."""
+    """One panel for each title, one line for each method: of its settings, the one with the most
+    seeds."""
     chosen: dict[tuple[str, str], Search] = {}
     for one in found:
         before = chosen.get((one.place, one.label))
@@ -87,7 +87,7 @@ def training_curves(found: Sequence[Search]) -> list[Block]:
     ours = [one for one in found if one.mode == "supernet"]
     band = "Mean over seeds with a band of one standard error"
     several = "a step of a search with validation images sees two batches, so images are counted"
-    accuracy = panels(ours, ACCURACY, "test accuracy, %", lambda one: one.place)
+    accuracy = panels(ours, ACCURACY, "test accuracy, %", lambda one: f"{one.place}, {one.kind}")
     entropy = [
         panel
         for source, target in EDGES
@@ -101,10 +101,11 @@ def training_curves(found: Sequence[Search]) -> list[Block]:
     blocks: list[Block] = []
     if accuracy:
         caption = (
-            "Searches by supernet: test accuracy after 200 epochs of the cell that a search would "
-            f"end with, against training ({several}). {band}. Lines begin after the warm-up, in "
-            "which all cells are equal. Uniform sampling has a cell at the end only. The thin line "
-            "is the best cell of NAS-Bench-201."
+            "Searches by supernet, by the parameterisation of the architecture: test accuracy "
+            "after 200 epochs of the cell that a search would end with, against training "
+            f"({several}). {band}. Lines begin after the warm-up, in which all cells are equal. "
+            "Uniform sampling has a cell at the end only. The thin line is the best cell of "
+            "NAS-Bench-201."
         )
         blocks.append(Chart("supernet-curves", caption, tuple(accuracy)))
     if entropy:
