@@ -32,6 +32,7 @@ from scipy import stats
 from dbsurf.experiments.nas import SEEDS, table_2_methods
 from dbsurf.experiments.nas.landscape import Floats, load_table
 from dbsurf.experiments.nas.searches import TABLE_2, searches
+from dbsurf.experiments.nas.space import EDGES
 from dbsurf.experiments.nas.supernet.launching import search
 from dbsurf.experiments.nas.supernet.options import SUPERNET_PRESETS as PRESETS
 from dbsurf.experiments.nas.supernet.options import SupernetOptions
@@ -164,25 +165,27 @@ def markdown(cells: pd.DataFrame, longer: pd.DataFrame, test: Floats) -> str:
     """A row a method, and what to compare it with."""
     lines = [
         "| search | seeds | test accuracy after 200 epochs | percentile | ranks of the cells | "
-        "skips only | operations held | seconds a step | at equal seconds | the paper's |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "edges in use | skips only | operations held | seconds a step | at equal seconds | "
+        "the paper's |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     paper = {method: numbers["cifar10"] for (_, method), numbers in TABLE_2.items()}
     for name, part in cells.groupby("search", sort=False):
         method = estimator_name(str(name))
         ranks = ", ".join(f"{rank:,}" for rank in part["rank"])
         skips = sum("conv" not in cell for cell in part["architecture"])
+        used = [len(EDGES) - cell.count("none") for cell in part["architecture"]]
         same = longer[longer["search"] == name]["test_200"] if len(longer) else ()
         lines.append(
             f"| {method} | {len(part)} | "
             f"{Mean.of(part['test_200'].to_numpy()).text(2)} | "
             f"{Mean.of(part['percentile'].to_numpy()).text(1)} | {ranks} | "
-            f"{skips} of {len(part)} | {HELD.get(name, 'all')} | "
+            f"{', '.join(map(str, used))} | {skips} of {len(part)} | {HELD.get(name, 'all')} | "
             f"{(part['seconds'] / part['steps']).median():.3f} | "
             f"{Mean.of(np.array(same)).text(2) if len(same) else '-'} | "
             f"{plus_minus(*paper[method]) if method in paper else '-'} |"
         )
-    middle, rest = float(np.median(test)), " - | - | - | - | - |"
+    middle, rest = float(np.median(test)), " - | - | - | - | - | - |"
     lines.append(f"| the median cell | - | {middle:.2f} | 50.0 | {(len(test) + 1) // 2:,} |{rest}")
     lines.append(f"| a cell at random | - | {test.mean():.2f} | 50.0 | - |{rest}")
     lines.append(f"| the best cell | - | {test.max():.2f} | 100.0 | 1 |{rest}")

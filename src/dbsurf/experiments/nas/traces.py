@@ -15,6 +15,7 @@ from dbsurf.runs.records import METRICS, read_metrics
 Rows = Sequence[Mapping[str, float | None]]
 X = "training images seen, thousands"
 ACCURACY = "test_200"
+KINDS = ("deterministic", "continuous", "discrete")  # as in the paper's table 2
 UNIFORM = math.log(len(OPERATIONS))  # entropy of an edge of equally probable operations
 
 
@@ -87,7 +88,8 @@ def training_curves(found: Sequence[Search]) -> list[Block]:
     ours = [one for one in found if one.mode == "supernet"]
     band = "Mean over seeds with a band of one standard error"
     several = "a step of a search with validation images sees two batches, so images are counted"
-    accuracy = panels(ours, ACCURACY, "test accuracy, %", lambda one: f"{one.place}, {one.kind}")
+    grouped = sorted(ours, key=lambda one: KINDS.index(one.kind))
+    accuracy = panels(grouped, ACCURACY, "test accuracy, %", lambda one: f"{one.place}, {one.kind}")
     entropy = [
         panel
         for source, target in EDGES
