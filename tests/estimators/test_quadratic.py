@@ -105,14 +105,15 @@ def arbitrary(estimator: dbsurf.QuadraticCV) -> None:
     with torch.no_grad():
         for parameter in estimator.network.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=random))
-        for ratio, value in (
-            (estimator.trust, 0.8),
-            (estimator.pull, 1.1),
-            (estimator.variance, 3),
-            (estimator.network.bend, -2.5),
-        ):
-            ratio.energy.fill_(1.0)
-            ratio.overlap.fill_(value)
+        # f has variance 3, b is 1.1, and a = (0.558 + 1.1 * 1.1) / (1 + 1.1 * 1.1) = 0.8
+        estimator.within.weight.fill_(1.0)
+        estimator.within.sums.copy_(
+            torch.tensor([[3.0, 0.558, 1.1], [0.558, 1.0, 0.0], [1.1, 0.0, 1.0]])
+        )
+        estimator.network.bend.energy.fill_(1.0)
+        estimator.network.bend.overlap.fill_(-2.5)
+    _, trust, pull = estimator._regressions(f64)
+    assert torch.allclose(torch.stack([trust, pull]), torch.tensor([0.8, 1.1], dtype=f64))
 
 
 @pytest.mark.parametrize("uses", ["mean", "gradient", "values"])

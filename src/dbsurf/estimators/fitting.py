@@ -1,6 +1,6 @@
 """For control variates that learn: steps of an optimiser, and running regressions.
 
-Both keep their whole state in the ``state_dict`` of the estimator that owns them, so that a run
+All keep their whole state in the ``state_dict`` of the estimator that owns them, so that a run
 can be resumed bit for bit. The user's own optimiser does not touch them.
 """
 
@@ -83,9 +83,7 @@ class RunningRatio(nn.Module):
 
     def forward(self) -> Tensor:
         """The coefficient that the next call will use; 0 before the first update."""
-        known = self.energy > 0
-        ratio = self.overlap / torch.where(known, self.energy, 1)
-        return torch.where(known, ratio, 0).clamp(self.smallest, self.largest)
+        return ratio(self.overlap, self.energy).clamp(self.smallest, self.largest)
 
     def update(self, a: Tensor, b: Tensor) -> None:
         """Add one draw to the sums; values that are not finite are ignored."""
@@ -95,3 +93,43 @@ class RunningRatio(nn.Module):
         for state, new in ((self.overlap, overlap), (self.energy, energy)):
             mixed = self.decay * state + (1 - self.decay) * new.to(state.dtype)
             state.copy_(torch.where(sound, mixed, state))
+
+
+class RunningCovariance(nn.Module):
+    """Covariances between the samples of a batch element, from decayed sums.
+
+    An estimator reads regression coefficients from it before it draws its samples, so that they add
+    no bias.
+
+    Args:
+        size: number of quantities.
+        decay: factor on the sums at each update.
+    """
+
+    sums: Tensor
+    weight: Tensor
+
+    def __init__(self, size: int, decay: float = 0.99) -> None:
+        super().__init__()
+        self.decay = decay
+        self.register_buffer("sums", torch.zeros(size, size))
+        self.register_buffer("weight", torch.zeros(()))  # decayed number of updates
+
+    def forward(self) -> Tensor:
+        """The covariances ``(size, size)`` over the last calls; 0 before the first update."""
+        return self.sums / torch.where(self.weight > 0, self.weight, 1)
+
+    def update(self, values: Tensor) -> None:
+        """Add one draw, ``(size, n, batch)``; one that is not finite is ignored."""
+        _, n, batch = values.shape
+        centred = (values - values.mean(1, keepdim=True)).flatten(1)
+        new = (centred @ centred.T / ((n - 1) * batch)).to(self.sums.dtype)
+        sound = torch.isfinite(new.sum())
+        for state, one in ((self.sums, new), (self.weight, 1.0)):
+            state.copy_(torch.where(sound, self.decay * state + one, state))
+
+
+def ratio(a: Tensor, b: Tensor) -> Tensor:
+    """a / b, and 0 where b is not positive: what does not vary explains nothing."""
+    known = b > 0
+    return torch.where(known, a / torch.where(known, b, 1), 0)

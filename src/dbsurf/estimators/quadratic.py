@@ -10,14 +10,14 @@ from torch import Tensor, nn
 from dbsurf import checks
 from dbsurf.distributions import Bits, Combination, Coordinates, OneHot
 from dbsurf.estimators.base import Draw, Estimator
-from dbsurf.estimators.fitting import Fitter, RunningRatio
+from dbsurf.estimators.fitting import Fitter, RunningCovariance, RunningRatio, ratio
 from dbsurf.estimators.leave_one_out import leave_one_out
 from dbsurf.estimators.objective import Objective
 from dbsurf.samplers.iid import IID
 from dbsurf.samplers.min_discrepancy import MinDiscrepancy
 
 GRADIENT_WEIGHT = 20.0  # of the gradient's error against the error of f itself, in the fit
-HIDDEN = 200  # width of the layer between the context and the coefficients
+HIDDEN = 100  # width of the layer between the context and the coefficients
 LEAK = 0.3  # slope of that layer's leaky ReLU below 0
 
 
@@ -46,6 +46,7 @@ class Prepared(NamedTuple):
         curvature: $D$, ``(batch, d)``: how the slope along a coordinate changes from 0 to 1. It is
             no part of h, and only there to tell the two apart when gradients are matched.
         trust: a, the share of h that is used.
+        pull: b, the share of the gradient at the mean that is used.
         at_mean: gradient of f at the mean, moved to the middle of each edge; 0 without it.
         carried: b times that: what it adds to v, ``(batch, d)``.
     """
@@ -54,6 +55,7 @@ class Prepared(NamedTuple):
     scale: Tensor
     curvature: Tensor
     trust: Tensor
+    pull: Tensor
     at_mean: Tensor
     carried: Tensor
 
@@ -67,6 +69,7 @@ class Form(NamedTuple):
         along: u . (x - p), ``(n, batch, rank)``.
         pairs: the sum over pairs of different coordinates, ``(n, batch, rank)``.
         learned: the learned part of h in units of f, ``(n, batch)``.
+        line: what the gradient at the mean says of f, ``(n, batch)``; h is learned + b line.
         h: all of h, ``(n, batch)``.
     """
 
@@ -75,6 +78,7 @@ class Form(NamedTuple):
     along: Tensor
     pairs: Tensor
     learned: Tensor
+    line: Tensor
     h: Tensor
 
 
@@ -139,9 +143,8 @@ class QuadraticCV(Estimator):
         self.uses, self.rank, self.rate = uses, rank, rate
         self.needs_grad_f = uses == "mean"
         self.grad_f_for = "nothing" if uses == "values" else "learn"
-        self.trust = RunningRatio(1.0)
-        self.pull = RunningRatio(1.2)
-        self.variance = RunningRatio(torch.inf)  # of f within a batch element
+        # of f, of the learned part of h, and of what the gradient at the mean says of f
+        self.within = RunningCovariance(3)
         self.network: _Network | None = None
 
     @property
@@ -185,16 +188,22 @@ class QuadraticCV(Estimator):
                 f"{self.network.features} features as in earlier calls, got {size} and {count}"
             )
         coefficients = self.network.coefficients(features, probs)
-        scale = self.variance().sqrt().to(probs.dtype)
+        scale, trust, pull = self._regressions(probs.dtype)
         curvature = self.network.bend().to(probs.dtype) + scale * coefficients.curvature
         at_mean = torch.zeros_like(probs)
         if self.uses == "mean":
             gradient = _gradient_at_mean(law, f)
             # f is only ever asked at 0 and 1: the slope that counts is the one in the middle.
             at_mean = gradient - curvature * (probs - 0.5)
-        carried = self.pull().to(probs.dtype) * at_mean
-        trust = self.trust().to(probs.dtype)
-        return Prepared(coefficients, scale, curvature, trust, at_mean, carried)
+        return Prepared(coefficients, scale, curvature, trust, pull, at_mean, pull * at_mean)
+
+    def _regressions(self, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+        """The standard deviation of f, a and b, over the last calls."""
+        f, learned, line = self.within().to(dtype)
+        pull = ratio(f[2] - learned[2], line[2]).clamp(0, 1.2)
+        h = learned + pull * line  # the covariances of h = learned + b line
+        trust = ratio(h[0], h[1] + pull * h[2]).clamp(0, 1)
+        return f[0].sqrt(), trust, pull
 
     # --- the estimate ---------------------------------------------------------------------------
 
@@ -219,15 +228,14 @@ class QuadraticCV(Estimator):
         pairs = 0.5 * (along.square() - _pairs_of(law).own(centred, u))
         v, s, *_ = prepared.coefficients
         learned = prepared.scale * ((centred * v).sum(-1) + (pairs * s).sum(-1))
-        h = learned + (centred * prepared.carried).sum(-1)
-        return Form(samples, centred, along, pairs, learned, h)
+        line = (centred * prepared.at_mean).sum(-1)
+        return Form(samples, centred, along, pairs, learned, line, learned + prepared.pull * line)
 
     # --- after the estimate ---------------------------------------------------------------------
 
     def learn(self, draw: Draw, combination: Combination) -> None:
         form, prepared = combination.memo, draw.prepared
         f_values = draw.f_values.to(form.h.dtype).reshape(form.h.shape)
-        centred_f = f_values - f_values.mean(0)
         scale = prepared.scale
         if scale > 0:
             self._fit(draw, form, (f_values - form.h) / scale)
@@ -235,11 +243,7 @@ class QuadraticCV(Estimator):
             assert self.network is not None
             grad_f = _flat(draw.grad_f.to(form.h.dtype), draw.law, 1)
             self.network.bend.update(grad_f, form.centred - form.centred.mean(0))
-        line = (form.centred * prepared.at_mean).sum(-1)
-        self.pull.update(centred_f - (form.learned - form.learned.mean(0)), line - line.mean(0))
-        self.trust.update(centred_f, form.h - form.h.mean(0))
-        n = f_values.shape[0]
-        self.variance.update(centred_f.square() * (n / (n - 1)), torch.ones_like(centred_f))
+        self.within.update(torch.stack([f_values, form.learned, form.line]))
 
     def _fit(self, draw: Draw, form: Form, error: Tensor) -> None:
         """One step on the variance of f - h and, with grad f, on the squared error of grad h.
@@ -283,7 +287,7 @@ class QuadraticCV(Estimator):
 
     def _build(self, like: Tensor, features: int) -> None:
         network = _Network(like.shape[-1], self.rank, features, self.rate)
-        self.network = network.to(like.device, self.trust.overlap.dtype)
+        self.network = network.to(like.device, self.within.sums.dtype)
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
         """Make room for what a trained estimator has learned, in one that was never called."""
