@@ -38,8 +38,8 @@ class Residual(Sampler):
 
     Every sample has the marginal p, and every two categories can occur together. Their
     probability has a closed form (`pair_ratio`), which makes unbiased estimates for categorical
-    laws possible. Two points of the strata are at distance $\delta$ on the circle with density
-    $\frac{R}{R-1}\min(1, R\,\delta)$.
+    laws possible. The difference of two points of the strata on the circle, a number $\delta$ from
+    -1/2 to 1/2, has the density $\frac{R}{R-1}\min(1, R\,|\delta|)$.
 
     Args:
         independent: how often the R samples are drawn independently; with 1 this is residual
