@@ -4,9 +4,10 @@ Run with `python benchmarks/rodeo_variance.py`, with the Fashion-MNIST data set 
 (`dbsurf data fetch fashion-mnist`). The model is trained by LOORF(4); one RODEO for every n learns
 along, one call a step on the same images, and does not drive the model. At the end the model is
 fixed, the variances are measured, and the RODEOs learn on at the fixed model, as many calls as
-`--fit` says. Variances are traces of the covariance of the logits' gradient on 100 images. MDsurf
-and DisARM, which learn nothing, are measured beside it: where they differ from the figures that go
-with the authors' RODEO, it is the model that differs.
+`--fit` says. With `--rates` they then learn on with these rates, 1,500 calls each. Variances are
+traces of the covariance of the logits' gradient on 100 images. MDsurf and DisARM, which learn
+nothing, are measured beside it: where they differ from the figures that go with the authors' RODEO,
+it is the model that differs.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=6000, help="steps of training with LOORF")
     parser.add_argument("--fit", type=int, nargs="*", default=[1000, 3000], help="calls afterwards")
     parser.add_argument("--rate", type=float, default=1e-3, help="of RODEO's own fit")
+    parser.add_argument("--rates", type=float, nargs="*", default=[], help="then, one by one")
     parser.add_argument("--draws", type=int, default=500, help="estimates behind each variance")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -73,6 +75,13 @@ def main() -> None:
             done = calls
             found = line("rodeo", n, variance(rodeos[n]) / plain)
             print(f"{found}, {calls} calls at the fixed model", flush=True)
+        for rate in options.rates:
+            for group in rodeos[n].fitter._adam.param_groups:
+                group["lr"] = rate
+            for _ in range(1_500):
+                learn(n, batches.next())
+            found = line("rodeo", n, variance(rodeos[n]) / plain)
+            print(f"{found}, then with a rate of {rate:g}", flush=True)
 
 
 def line(name: str, n: int, ratio: float) -> str:
