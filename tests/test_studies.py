@@ -6,7 +6,7 @@ import importlib
 import json
 import shlex
 import shutil
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pandas as pd
@@ -230,3 +230,20 @@ def test_published_runs_are_those_that_the_study_looks_for(name, monkeypatch, tm
     for folder in published:
         summary = json.loads((folder / "summary.json").read_text())
         assert summary["configuration"] == configurations[folder.name], folder.name
+
+
+def test_what_the_control_variate_leaves(tmp_path, monkeypatch):
+    """Shares of a tiny run: what h leaves and misses, and that an exact slope misses nothing."""
+    from dbsurf.experiments.league import PRESETS, study
+
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    module = importlib.import_module("residual")
+    options = replace(PRESETS["smoke"], problem="vae", steps=60, estimators=("quadraticcv",))
+    study.complete(replace(options, out=tmp_path))
+    found = module.shares(tmp_path, 400)
+    assert found.pop("problem").endswith("60 steps")
+    assert all(-0.05 < value < 1.5 for value in found.values())
+    assert 0.5 < found["linear"] < 1.1  # hardly trained, f is nearly linear
+    # The shares add up: what h leaves is what its slope misses, and what no slope could help.
+    rest = found["left by h"] - found["with the exact slope"] - found["due to the slope"]
+    assert abs(rest) < 0.1
