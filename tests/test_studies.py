@@ -197,9 +197,10 @@ def test_the_league(page, monkeypatch):
     assert len(module.plan()) == 12
     assert "Finished runs behind the tables: 2 of 12." in text
     assert "dbsurf league --problem vae --dataset omniglot --steps 30000" in text
-    assert "at most 0.2 | 0.120 to 0.300 | omniglot VAE, 4 evaluations | not met" in text
-    assert "at most 0.7 | 0.500 to 0.500 | mnist VAE, 4 evaluations | **met**" in text
-    assert "| 0.667 to 0.667 | mnist VAE, 4 evaluations, MDsurf | **met**" in text
+    assert "at most 0.2 | mnist VAE | 0.120 to 0.120 | 4 evaluations | **met**" in text
+    assert "|  |  | omniglot VAE | 0.300 to 0.300 | 4 evaluations | not met" in text
+    assert "at most 0.7 | mnist VAE | 0.500 to 0.500 | 4 evaluations | **met**" in text
+    assert "| mnist VAE | 0.667 to 0.667 | 4 evaluations, MDsurf | **met**" in text
     assert "| QuadraticCV | yes | **0.120** (± 0.002) |" in text
     assert "| ReinMax | 0.010 + 0.250 | 3.0 (1.50) |" in text
     blind = "without the gradient of f it is 0.500 of LOORF's (0.486 to 0.514), by QuadraticCV"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dbsurf.experiments.league.results import BLACK_BOX, FLAGSHIP, Outcome, Row
 from dbsurf.report.document import Cell, Table
@@ -13,8 +14,25 @@ from dbsurf.report.labels import estimator_name
 BITS = ("vae", "two-layer-vae")
 RODEO = "rodeo"
 OURS = (FLAGSHIP, "quadraticcv uses=gradient", BLACK_BOX)
-#: Goes through all rows that a goal is about: what it is of, the number, its interval's upper end.
-Measured = Iterator[tuple[str, float, float]]
+
+
+class Ratio(NamedTuple):
+    """A measured number that a goal is about.
+
+    Attributes:
+        problem: the title of the problem.
+        where: the number of evaluations, and the estimator that it is compared with.
+        value: the number.
+        high: the upper end of its interval.
+    """
+
+    problem: str
+    where: str
+    value: float
+    high: float
+
+
+Measured = Iterator[Ratio]
 
 
 @dataclass(frozen=True)
@@ -49,7 +67,7 @@ def over_loorf(
 ) -> Callable[..., Measured]:
     def measured(found: Sequence[Outcome]) -> Measured:
         for one, row in _rows(found, problems, label, short=short):
-            yield _where(one, row), row["ratio"], row["high"]
+            yield Ratio(one.title, _where(row), row["ratio"], row["high"])
 
     return measured
 
@@ -58,7 +76,8 @@ def over_rodeo(found: Sequence[Outcome]) -> Measured:
     for one, row in _rows(found, BITS, FLAGSHIP):
         peer = one.find(RODEO, row["evaluations"])
         if peer is not None:
-            yield _where(one, row), row["ratio"] / peer["ratio"], row["high"] / peer["low"]
+            ratio, high = row["ratio"] / peer["ratio"], row["high"] / peer["low"]
+            yield Ratio(one.title, _where(row), ratio, high)
 
 
 def over_peers(found: Sequence[Outcome]) -> Measured:
@@ -72,12 +91,13 @@ def over_peers(found: Sequence[Outcome]) -> Measured:
         ]
         if peers:
             best = min(peers, key=lambda peer: float(peer["ratio"]))
-            name = f"{_where(one, row)}, {estimator_name(best['estimator'])}"
-            yield name, row["ratio"] / best["ratio"], row["high"] / best["low"]
+            name = f"{_where(row)}, {estimator_name(best['estimator'])}"
+            ratio, high = row["ratio"] / best["ratio"], row["high"] / best["low"]
+            yield Ratio(one.title, name, ratio, high)
 
 
-def _where(one: Outcome, row: Row) -> str:
-    return f"{one.title}, {row['evaluations']} evaluations"
+def _where(row: Row) -> str:
+    return f"{row['evaluations']} evaluations"
 
 
 _NAME, _VALUES = estimator_name(FLAGSHIP), estimator_name(BLACK_BOX)
@@ -101,25 +121,26 @@ GOALS = (
 
 
 def table(found: Sequence[Outcome]) -> Table | None:
-    """Each goal beside the worst and the best of what was measured; None without such a row."""
+    """Each goal beside the worst and the best of every problem; None without such a row."""
     lines = []
     for goal in GOALS:
-        measured = sorted(goal.measured(found), key=lambda item: item[1])
-        if not measured:
-            continue
-        lowest, (where, worst, high) = measured[0], measured[-1]
-        met = "met" if high <= goal.most else "not met" if worst > goal.most else "not told apart"
-        lines.append(
-            Line(
-                (
-                    Cell(goal.text),
-                    Cell(f"at most {goal.most:g}"),
-                    Cell(f"{lowest[1]:.3f} to {worst:.3f}"),
-                    Cell(where),
-                    Cell(met, best=met == "met"),
+        measured = sorted(goal.measured(found), key=lambda one: one.value)
+        problems = [one.title for one in found if any(one.title == r.problem for r in measured)]
+        for position, problem in enumerate(problems):
+            here = [one for one in measured if one.problem == problem]
+            lowest, worst = here[0], here[-1]
+            lines.append(
+                Line(
+                    (
+                        Cell("" if position else goal.text),
+                        Cell("" if position else f"at most {goal.most:g}"),
+                        Cell(problem),
+                        Cell(f"{lowest.value:.3f} to {worst.value:.3f}"),
+                        Cell(worst.where),
+                        _verdict(worst, goal.most),
+                    )
                 )
             )
-        )
     if not lines:
         return None
     caption = (
@@ -127,5 +148,11 @@ def table(found: Sequence[Outcome]) -> Table | None:
         "them: lowest and highest ratio measured, and where the highest is. A goal is met if the "
         "95 % interval of the highest is below it."
     )
-    titles = ("Variance", "Goal", "Measured", "Highest at", "")
-    return Table(caption, titles, tuple(lines), words=5)
+    titles = ("Variance", "Goal", "Problem", "Measured", "Highest at", "")
+    return Table(caption, titles, tuple(lines), words=6)
+
+
+def _verdict(worst: Ratio, most: float) -> Cell:
+    if worst.high <= most:
+        return Cell("met", best=True)
+    return Cell("not met" if worst.value > most else "not told apart")
