@@ -177,7 +177,7 @@ def ten_dimensions() -> dict[str, list[str]]:
 def vae_variance() -> dict[str, list[str]]:
     table = pd.read_csv(RESULTS / "league" / "league.csv")
     table = table[(table.evaluations == 4) & (table.learned != "converged")]
-    table = table[table.problem.str.contains("VAE, 200 bits, 2,000 steps")].sort_values("problem")
+    table = table[table.problem.str.contains("VAE, 200 bits")].sort_values(["steps", "problem"])
     found = {name: part.ratio for name, part in table.groupby("estimator")}
     shown = ("quadraticcv", "crossfitted", "rodeo", "disarm", "mdsurf", "arms", "doublecv")
     shown += ("quadraticcv uses=gradient", "quadraticcv uses=values", "muprop", "relax")

@@ -114,6 +114,7 @@ def test_the_headline_is_computed(page):
     gap = table.cell("LOORF minus DBsurf", "MNIST", "4")
     expected = f"{interval.low:.2f} to {interval.high:.2f}".replace("-", "\N{MINUS SIGN}")
     assert gap == ["3.00", expected]
+    assert table.cell("LOORF minus lowest", "MNIST", "4") == gap  # DBsurf is the lowest
     assert table.cell("Lead", "MNIST", "8") == ["1.00", "one seed: no interval"]
     assert "DBsurf in 1 of 2 (MNIST, 4 evaluations)" in page.text
     assert "and LOORF in 1 of 2 (MNIST, 8 evaluations)" in page.text

@@ -138,10 +138,12 @@ def _leads(found: list[Comparison]) -> Table:
             Cell(estimator_name(second)),
             _gap_cell(gap(one, second, first)),
         ]
-        pair = OURS in one.cells and BASELINE in one.cells
-        cells.append(_gap_cell(gap(one, BASELINE, OURS)) if pair else Cell("–"))
+        for other in (first, OURS):
+            pair = BASELINE in one.cells and other in one.cells and other != BASELINE
+            cells.append(_gap_cell(gap(one, BASELINE, other)) if pair else Cell("–"))
         rows.append(Row(tuple(cells), first=True))
-    titles = ("Data set", "Evaluations", "Steps", "Lowest", "Second", "Lead", "LOORF minus DBsurf")
+    compared = ("Lead", "LOORF minus lowest", "LOORF minus DBsurf")
+    titles = ("Data set", "Evaluations", "Steps", "Lowest", "Second", *compared)
     caption = (
         "Differences of mean training -ELBO with Welch's 95 % intervals, which account for the "
         "variance between seeds and for their small number, not for the number of comparisons. "
