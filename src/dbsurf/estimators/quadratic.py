@@ -193,7 +193,7 @@ class QuadraticCV(Estimator):
         at_mean = torch.zeros_like(probs)
         if self.uses == "mean":
             gradient = _gradient_at_mean(law, f)
-            # f is only ever asked at 0 and 1: the slope that counts is the one in the middle.
+            # Samples are 0 or 1: the slope that counts is the one in the middle between them.
             at_mean = gradient - curvature * (probs - 0.5)
         return Prepared(coefficients, scale, curvature, trust, pull, at_mean, pull * at_mean)
 
