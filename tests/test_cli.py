@@ -22,6 +22,12 @@ def test_version(capsys):
     assert capsys.readouterr().out.strip() == f"dbsurf {dbsurf.__version__}"
 
 
+def test_the_package_runs_as_a_module():
+    words = [sys.executable, "-m", "dbsurf", "--version"]
+    found = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == f"dbsurf {dbsurf.__version__}"
+
+
 @pytest.mark.parametrize("words", [[], ["-h"], ["--help"]])
 def test_help_of_all_commands(words, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
