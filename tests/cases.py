@@ -103,7 +103,12 @@ CASES = [
     Case("crossfitted", oracles.cross_fitted),
     Case("quadraticcv", oracles.least_discrepancy, {"rank": 3}, elsewhere=1, evaluations=5),
     Case("quadraticcv", oracles.least_discrepancy, {"rank": 3, "uses": "gradient"}),
-    Case("quadraticcv", oracles.least_discrepancy, {"rank": 3, "uses": "values"}),
+    Case(
+        "quadraticcv",
+        oracles.least_discrepancy,
+        {"rank": 3, "uses": "values"},
+        categorical=True,
+    ),
     Case("rodeo", oracles.independent, repeat=2000),
     Case("arm", oracles.antithetic, counts=(2, 4), given=False),
     Case("muprop", oracles.independent, counts=(1, 2, 3, 4), elsewhere=1, evaluations=5),

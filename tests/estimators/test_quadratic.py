@@ -9,10 +9,10 @@ import itertools
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.distributions import Bernoulli, Categorical, Independent, OneHotCategorical
+from torch.distributions import Bernoulli, Categorical, Independent, OneHotCategorical, Poisson
 
 import dbsurf
-from dbsurf.estimators import quadratic
+from dbsurf.estimators import quadratic, quadratic_form
 from oracles import all_samples, least_discrepancy
 
 f64 = torch.float64
@@ -57,7 +57,7 @@ def test_the_gradient_of_the_fit_is_that_of_autograd(kind, with_gradient, monkey
     fitted += [network.hidden_weight, network.hidden_bias, network.outer_weight]
     leaves = [p.detach().clone().requires_grad_() for p in fitted]
     u, constant, weight, bias, outer = leaves
-    hidden = nn.functional.leaky_relu(context @ weight.T + bias, quadratic.LEAK)
+    hidden = nn.functional.leaky_relu(context @ weight.T + bias, quadratic_form.LEAK)
     v, s, curvature = (hidden @ outer.T + constant).split(network.sizes, -1)
     p = draw.law.probs.flatten(1)
     x = draw.samples.flatten(2).requires_grad_()
@@ -143,6 +143,34 @@ def test_one_hot_laws_are_exact_with_arbitrary_coefficients(uses, n):
     assert (found - truth).abs().max() < 1e-10
     estimator.eval()
     grad = estimator.estimate(f, every, context=context, samples=samples).grad
+    assert ((mass.view(-1, 1, 1) * grad).sum(0) - truth).abs().max() < 1e-10
+
+
+@pytest.mark.parametrize("kind", ["index", "points"])
+@pytest.mark.parametrize("n", [2, 3])
+def test_categories_that_are_no_vectors_are_exact_with_arbitrary_coefficients(kind, n):
+    logits = torch.tensor([[0.3, -1.2, 0.8], [1.0, 0.1, -0.5]], dtype=f64)
+    vectors, mass = one_hot_tuples(n, torch.softmax(logits, -1))
+    index, points = vectors.argmax(-1), torch.tensor([-3.0, 0.25, 8.0], dtype=f64)
+
+    def law(logits: Tensor) -> Independent:
+        inner = (
+            Categorical(logits=logits) if kind == "index" else dbsurf.Finite(points, logits=logits)
+        )
+        return Independent(inner, 1)
+
+    def f(x: Tensor) -> Tensor:
+        first, second = x.to(f64).unbind(-1)
+        return torch.sin(first) + first * second + second.square()
+
+    every = law(logits.expand(mass.numel(), 2, 3))
+    samples = index if kind == "index" else points[index]
+    estimator = dbsurf.QuadraticCV(n, "values", rank=5)
+    estimator.estimate(f, every)
+    arbitrary(estimator)
+    estimator.eval()
+    grad = estimator.estimate(f, every, samples=samples).grad
+    truth = dbsurf.exact(f, law(logits)).grad
     assert ((mass.view(-1, 1, 1) * grad).sum(0) - truth).abs().max() < 1e-10
 
 
@@ -311,9 +339,13 @@ def test_bad_input():
     estimator(smooth, dist, context=context)
     with pytest.raises(ValueError, match="12 coordinates and 7 features .*got 12 and 0"):
         estimator(smooth, dist)
-    for other in (Categorical(torch.ones(3)), (dist, dist)):
-        with pytest.raises(ValueError, match="dist must be Bernoulli or OneHotCategorical"):
-            estimator(smooth, other)
+    with pytest.raises(ValueError, match="OneHotCategorical .*got Categorical; use .*values"):
+        estimator(smooth, Categorical(torch.ones(3)))
+    with pytest.raises(ValueError, match="dist must be Bernoulli or OneHotCategorical"):
+        estimator(smooth, (dist, dist))
+    for other in (Poisson(torch.ones(3)), (dist, dist)):
+        with pytest.raises(ValueError, match="dist must be Bernoulli or categorical"):
+            dbsurf.QuadraticCV(4, "values")(smooth, other)
 
 
 def test_it_learns_an_f_that_curves_much_more_than_it_varies():

@@ -5,36 +5,19 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dbsurf import checks
-from dbsurf.distributions import Bits, Combination, Coordinates, OneHot
+from dbsurf.distributions import Bits, ByLogits, Categories, Combination, Coordinates, OneHot
 from dbsurf.estimators.base import Draw, Estimator
-from dbsurf.estimators.fitting import Fitter, RunningCovariance, RunningRatio, ratio
+from dbsurf.estimators.fitting import RunningCovariance, ratio
 from dbsurf.estimators.leave_one_out import leave_one_out
 from dbsurf.estimators.objective import Objective
+from dbsurf.estimators.quadratic_form import BitPairs, Coefficients, Network, OneHotPairs
 from dbsurf.samplers.iid import IID
 from dbsurf.samplers.min_discrepancy import MinDiscrepancy
 
 GRADIENT_WEIGHT = 20.0  # of the gradient's error against the error of f itself, in the fit
-HIDDEN = 100  # width of the layer between the context and the coefficients
-LEAK = 0.3  # slope of that layer's leaky ReLU below 0
-
-
-class Coefficients(NamedTuple):
-    """What h is made of for each batch element, in units of the scale of f.
-
-    Attributes:
-        linear: $v$, ``(batch, d)``.
-        strength: $s$, ``(batch, rank)``.
-        curvature: what the context adds to D, ``(batch, d)``.
-        hidden: the layer between the context and these three, None without a context.
-    """
-
-    linear: Tensor
-    strength: Tensor
-    curvature: Tensor
-    hidden: Tensor | None
 
 
 class Prepared(NamedTuple):
@@ -97,7 +80,7 @@ class QuadraticCV(Estimator):
 
     Bias: none. Evaluations of f: n + 1, or n without the one at the mean. Needs the gradient of f
     at the mean; there are two forms that do without. n >= 2. Bernoulli, and one-hot categorical
-    laws (there over independent samples).
+    laws (there over independent samples); ``"values"`` takes categorical laws in every form.
 
     Args:
         n: number of samples.
@@ -145,7 +128,7 @@ class QuadraticCV(Estimator):
         self.grad_f_for = "nothing" if uses == "values" else "learn"
         # of f, of the learned part of h, and of what the gradient at the mean says of f
         self.within = RunningCovariance(3)
-        self.network: _Network | None = None
+        self.network: Network | None = None
 
     @property
     def evaluations(self) -> int:
@@ -154,12 +137,19 @@ class QuadraticCV(Estimator):
 
     @property
     def distributions(self) -> str:
-        return "Bernoulli, one-hot"
+        return "Bernoulli, categorical" if self.uses == "values" else "Bernoulli, one-hot"
 
     def check_law(self, law: Coordinates) -> None:
-        if not isinstance(law, (Bits, OneHot)):
+        if self.uses == "values":
+            if not isinstance(law, (Bits, Categories)):
+                raise ValueError(
+                    f"dist must be Bernoulli or categorical for QuadraticCV, got {law.name}"
+                )
+        elif not isinstance(law, (Bits, OneHot)):
+            other = '; use QuadraticCV(n, "values")' if isinstance(law, Categories) else ""
             raise ValueError(
                 f"dist must be Bernoulli or OneHotCategorical for QuadraticCV, got {law.name}"
+                f"{other}"
             )
 
     def draw_with_noise(
@@ -222,7 +212,7 @@ class QuadraticCV(Estimator):
         law, prepared = draw.law, draw.prepared
         assert self.network is not None
         probs = _flat(_probs(law), law)
-        samples = _flat(draw.samples.to(probs.dtype), law, 1)
+        samples = _flat(_as_vectors(draw.samples, law).to(probs.dtype), law, 1)
         centred, u = samples - probs, self.network.directions.to(probs.dtype)
         along = centred @ u
         pairs = 0.5 * (along.square() - _pairs_of(law).own(centred, u))
@@ -286,7 +276,7 @@ class QuadraticCV(Estimator):
     # --- state ----------------------------------------------------------------------------------
 
     def _build(self, like: Tensor, features: int) -> None:
-        network = _Network(like.shape[-1], self.rank, features, self.rate)
+        network = Network(like.shape[-1], self.rank, features, self.rate)
         self.network = network.to(like.device, self.within.sums.dtype)
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
@@ -302,141 +292,33 @@ class QuadraticCV(Estimator):
         return f"{super().extra_repr()}, uses={self.uses!r}, rank={self.rank}"
 
 
-class _Network(nn.Module):
-    """v, s and D as functions of the context, the directions u, and how all of them learn."""
-
-    def __init__(self, size: int, rank: int, features: int, rate: float) -> None:
-        super().__init__()
-        random = torch.Generator().manual_seed(0)  # the same for all: no global state is touched
-        self.sizes, self.features = [size, rank, size], features
-        self.directions = nn.Parameter(0.1 * torch.randn(size, rank, generator=random))
-        start = torch.cat([torch.zeros(size), torch.full((rank,), 0.1), torch.zeros(size)])
-        self.constant = nn.Parameter(start)
-        fitted = [self.directions, self.constant]
-        if features:
-            bound = features**-0.5
-            weight = torch.empty(HIDDEN, features).uniform_(-bound, bound, generator=random)
-            self.hidden_weight = nn.Parameter(weight)
-            self.hidden_bias = nn.Parameter(torch.zeros(HIDDEN))
-            self.outer_weight = nn.Parameter(torch.zeros(sum(self.sizes), HIDDEN))
-            fitted += [self.hidden_weight, self.hidden_bias, self.outer_weight]
-        self.fitter = Fitter(fitted, rate)
-        # The part of D that is the same for all: the slope of grad f along its own coordinate.
-        self.bend = RunningRatio(torch.inf, smallest=-torch.inf, size=size)
-
-    def coefficients(self, features: Tensor | None, probs: Tensor) -> Coefficients:
-        """v, s and D for each batch element, and the hidden layer behind them."""
-        hidden: Tensor | None = None
-        found: Tensor = self.constant
-        if features is not None:
-            features = features.to(self.constant.dtype)
-            hidden = nn.functional.linear(features, self.hidden_weight, self.hidden_bias)
-            hidden = nn.functional.leaky_relu(hidden, LEAK)
-            found = nn.functional.linear(hidden, self.outer_weight, self.constant)
-        v, s, curvature = found.to(probs.dtype).expand(probs.shape[0], -1).split(self.sizes, -1)
-        return Coefficients(v, s, curvature, hidden)
-
-    def step(
-        self,
-        features: Tensor | None,
-        hidden: Tensor | None,
-        by_coefficient: Tensor,
-        by_direction: Tensor,
-    ) -> None:
-        """One step along the derivatives of the loss by v, s and D together, and by u."""
-        gradients = [by_direction, by_coefficient.sum(0)]
-        if features is not None and hidden is not None:
-            by_coefficient = by_coefficient.to(hidden.dtype)
-            by_hidden = by_coefficient @ self.outer_weight
-            by_hidden = torch.where(hidden > 0, by_hidden, LEAK * by_hidden)
-            by_weight = by_hidden.T @ features.to(hidden.dtype)
-            gradients += [by_weight, by_hidden.sum(0), by_coefficient.T @ hidden]
-        self.fitter.step(gradients)
-
-
-# --- what a coordinate has with itself ------------------------------------------------------------
-# h has no product of a coordinate with itself: (u . c)^2 less the sum of t_k^2, t_k = u_k . c_k.
-# For bits a coordinate is one number, for one-hot laws a vector with an entry for each class.
-
-
-class _BitPairs:
-    """Bits: t_k = u_k c_k, never made as an array of its own."""
-
-    def own(self, centred: Tensor, u: Tensor) -> Tensor:
-        """The sum of t_k^2, ``(n, batch, rank)``."""
-        return centred.square() @ u.square()
-
-    def slope(self, centred: Tensor, s: Tensor, u: Tensor) -> Tensor:
-        """Half the gradient of s times that sum, ``(n, batch, d)``."""
-        return centred * (s @ u.square().T)
-
-    def derivatives(
-        self, centred: Tensor, dg: Tensor, dh: Tensor, s: Tensor, u: Tensor, crossed: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """What dg gives to s through `slope`, and what dg and dh give to u through both."""
-        squared = (dh * centred.square()).sum(0)  # (batch, d)
-        return crossed @ u.square(), u * ((2 * crossed + squared).T @ s)
-
-    def weigh(self, residual: Tensor, weight: Tensor, probs: Tensor) -> Tensor:
-        """Errors of a gradient, weighted by what they do to the variance: Cov(x) times them.
-
-        ``weight`` is p, or p times a constant.
-        """
-        return residual * (weight * (1 - probs))
-
-
-class _OneHotPairs:
-    """One-hot vectors of m classes: t_k is a sum over the classes of coordinate k."""
-
-    def __init__(self, classes: int) -> None:
-        self.classes = classes
-
-    def _split(self, tensor: Tensor) -> Tensor:
-        return tensor.reshape(*tensor.shape[:-1], -1, self.classes)  # (..., coordinates, classes)
-
-    def _products(self, vectors: Tensor, u: Tensor) -> Tensor:
-        split_u = u.unflatten(0, (-1, self.classes))
-        products: Tensor = torch.einsum("nbkc,kcr->nbkr", self._split(vectors), split_u)
-        return products
-
-    def own(self, centred: Tensor, u: Tensor) -> Tensor:
-        return self._products(centred, u).square().sum(-2)
-
-    def slope(self, centred: Tensor, s: Tensor, u: Tensor) -> Tensor:
-        t = self._products(centred, u) * s.unsqueeze(-2)
-        found: Tensor = torch.einsum("nbkr,kcr->nbkc", t, u.unflatten(0, (-1, self.classes)))
-        return found.flatten(-2)
-
-    def derivatives(
-        self, centred: Tensor, dg: Tensor, dh: Tensor, s: Tensor, u: Tensor, crossed: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        t, q = self._products(centred, u), self._products(dg, u)
-        by_c = (dh.unsqueeze(-1) * t + q) * s.unsqueeze(-2)
-        by_u = torch.einsum("nbkc,nbkr->kcr", self._split(centred), by_c)
-        by_u = by_u + torch.einsum("nbkc,nbkr->kcr", self._split(dg), t * s.unsqueeze(-2))
-        return (t * q).sum((0, -2)), by_u.flatten(0, 1)
-
-    def weigh(self, residual: Tensor, weight: Tensor, probs: Tensor) -> Tensor:
-        split, p = self._split(residual), self._split(probs)
-        # A constant over the classes of a coordinate does nothing: they sum to one.
-        return ((split - (p * split).sum(-1, keepdim=True)) * self._split(weight)).flatten(-2)
-
-
-def _pairs_of(law: Coordinates) -> _BitPairs | _OneHotPairs:
-    return _BitPairs() if law.binary else _OneHotPairs(_probs(law).shape[-1])
-
-
 # --- shapes ---------------------------------------------------------------------------------------
 
 
 def _probs(law: Coordinates) -> Tensor:
-    assert isinstance(law, (Bits, OneHot))
+    assert isinstance(law, (Bits, Categories))
     return law.probs
 
 
+def _pairs_of(law: Coordinates) -> BitPairs | OneHotPairs:
+    return BitPairs() if law.binary else OneHotPairs(_probs(law).shape[-1])
+
+
+def _as_vectors(samples: Tensor, law: Coordinates) -> Tensor:
+    """The samples in the shape of the probabilities: categories as one-hot vectors."""
+    if isinstance(law, (Bits, OneHot)):
+        return samples
+    index = law.encode(samples).unsqueeze(-1)
+    probs = _probs(law)
+    zeros = torch.zeros(*index.shape[:-1], probs.shape[-1], dtype=probs.dtype, device=probs.device)
+    return zeros.scatter(-1, index, 1.0)
+
+
 def _flat(tensor: Tensor, law: Coordinates, leading: int = 0) -> Tensor:
-    """``(..., *batch, *event)`` as ``(..., batch, d)``."""
-    return tensor.reshape(*tensor.shape[:leading], law.batch_shape.numel(), law.event_shape.numel())
+    """A tensor in the shape of the probabilities as ``(..., batch, d)``."""
+    batch = law.batch_shape.numel()
+    size = _probs(law).shape[len(law.batch_shape) :].numel()
+    return tensor.reshape(*tensor.shape[:leading], batch, size)
 
 
 def _features(context: Tensor | None, law: Coordinates) -> Tensor | None:
@@ -452,7 +334,7 @@ def _features(context: Tensor | None, law: Coordinates) -> Tensor | None:
 
 
 def _gradient_at_mean(law: Coordinates, f: Objective) -> Tensor:
-    assert isinstance(law, (Bits, OneHot))
+    assert isinstance(law, ByLogits)
     _, gradient = f.with_gradient(law.probs.to(law.dtype).unsqueeze(0))
     if gradient is None:
         raise ValueError(
