@@ -20,6 +20,14 @@ import dbsurf
 
 TOKENS, DIGITS, WIDTH, BATCH, N = 12, 5, 16, 64, 4
 
+ESTIMATORS = {
+    "LOORF": lambda: dbsurf.LOORF(N),
+    "DBsurf": lambda: dbsurf.DBsurf(N),
+    "MDsurf": lambda: dbsurf.MDsurf(N),
+    "QuadraticCV": lambda: dbsurf.QuadraticCV(N - 1),  # and the mean: N evaluations as well
+    "only the reader": lambda: dbsurf.LOORF(N),
+}
+
 
 class HardAttention(nn.Module):
     """A scorer that says where to look, a reader that says what is there."""
@@ -78,10 +86,9 @@ def main(steps: int = 80, seeds: int = 4) -> dict[str, float]:
     """Train with several estimators; returns the mean accuracies."""
     print(f"accuracy after {steps} steps, {N} glimpses each; guessing gives {1 / DIGITS:.2f}")
     found = {}
-    runs = {"LOORF": dbsurf.LOORF, "DBsurf": dbsurf.DBsurf, "only the reader": dbsurf.LOORF}
-    for name, build in runs.items():
+    for name, build in ESTIMATORS.items():
         frozen = name == "only the reader"
-        scores = torch.tensor([train(build(N), steps, seed, frozen) for seed in range(seeds)])
+        scores = torch.tensor([train(build(), steps, seed, frozen) for seed in range(seeds)])
         found[name] = scores.mean().item()
         print(f"  {name:<16} {found[name]:.3f} ({scores.min():.3f} to {scores.max():.3f})")
     return found

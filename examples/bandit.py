@@ -25,6 +25,8 @@ ESTIMATORS = {
     "REINFORCE, running mean": lambda: dbsurf.Reinforce(N, baseline="running-mean"),
     "LOORF": lambda: dbsurf.LOORF(N),
     "DBsurf": lambda: dbsurf.DBsurf(N),
+    "MDsurf": lambda: dbsurf.MDsurf(N),
+    "QuadraticCV, black box": lambda: dbsurf.QuadraticCV(N, "values"),
     "exact": dbsurf.Exact,
 }
 
@@ -53,15 +55,14 @@ def train(world: World, estimator: dbsurf.Estimator, steps: int, seed: int) -> f
     optimiser = torch.optim.Adam(policy.parameters(), lr=0.03)
     for _ in range(steps):
         rows = torch.randint(len(world.contexts), (CONTEXTS,), generator=generator)
-        rates = world.rates[rows]  # (16, 10)
+        features, rates = world.contexts[rows], world.rates[rows]  # (16, 16), (16, 10)
 
         def no_click(offer: Tensor, rates: Tensor = rates) -> Tensor:  # (n, 16) -> (n, 16)
             chance = rates.expand(len(offer), -1, -1).gather(-1, offer.unsqueeze(-1)).squeeze(-1)
             return 1 - torch.bernoulli(chance, generator=generator)
 
-        loss = estimator(
-            no_click, Categorical(logits=policy(world.contexts[rows])), generator=generator
-        )
+        offers = Categorical(logits=policy(features))
+        loss = estimator(no_click, offers, context=features, generator=generator)
         optimiser.zero_grad()
         loss.mean().backward()
         optimiser.step()

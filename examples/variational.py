@@ -26,6 +26,8 @@ ESTIMATORS = {
     "DBsurf": lambda: dbsurf.DBsurf(N),
     "MDsurf": lambda: dbsurf.MDsurf(N),
     "DoubleCV": lambda: dbsurf.DoubleCV(N),
+    "QuadraticCV": lambda: dbsurf.QuadraticCV(N - 1),  # and the mean: N evaluations as well
+    "QuadraticCV, black box": lambda: dbsurf.QuadraticCV(N, "values"),
     "exact": dbsurf.Exact,
 }
 
