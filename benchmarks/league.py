@@ -1,8 +1,9 @@
 """The league table of docs/league.md: run what is missing, then write its tables and figure.
 
 Run with `python benchmarks/league.py`. It does the problems of `dbsurf league` one after the other,
-hours on one core; finished ones, here or in the documentation's `runs.zip`, are not run again, and
-a broken one goes on from its checkpoint.
+hours on one core, and then the long trainings once more with QuadraticCV learning along from their
+first step. Finished runs, here or in the documentation's `runs.zip`, are not repeated, and a broken
+one goes on from its checkpoint.
 `--report` only writes what the finished runs say.
 """
 
@@ -16,7 +17,7 @@ import pandas as pd
 from pages import insert, of_kind, publish, restore, save_csv, save_figure
 
 from dbsurf.experiments.league import EXPERIMENTS, PRESETS, goals, options, report, study
-from dbsurf.experiments.league.results import Outcome, outcomes
+from dbsurf.experiments.league.results import BLACK_BOX, FLAGSHIP, Outcome, outcomes
 from dbsurf.report.collect import FINISHED, Run, collect
 from dbsurf.report.document import Block, Chart
 from dbsurf.report.markdown import block_text
@@ -28,6 +29,11 @@ PAGE = Path("docs/league.md")
 def plan() -> list[options.Options]:
     """All runs of the study."""
     runs = options.every(replace(PRESETS["laptop"], resume=True))
+    runs += [
+        replace(one, along=0, estimators=(FLAGSHIP, BLACK_BOX))
+        for one in runs
+        if one.steps == options.LONG
+    ]
     return [replace(one, out=RUNS / one.name()) for one in runs]
 
 

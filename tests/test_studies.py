@@ -194,8 +194,8 @@ def test_the_league(page, monkeypatch):
     league_run(runs, {"quadraticcv": 30.0}, dataset="omniglot")
     module.write()
     text = page.read_text()
-    assert len(module.plan()) == 12
-    assert "Finished runs behind the tables: 2 of 12." in text
+    assert len(module.plan()) == 15
+    assert "Finished runs behind the tables: 2 of 15." in text
     assert "dbsurf league --problem vae --dataset omniglot --steps 30000" in text
     assert "at most 0.2 | mnist VAE | 0.120 to 0.120 | 4 evaluations | **met**" in text
     assert "|  |  | omniglot VAE | 0.300 to 0.300 | 4 evaluations | not met" in text
@@ -209,6 +209,18 @@ def test_the_league(page, monkeypatch):
     assert len(pd.read_csv(results / "league.csv")) == 7
     assert set(pd.read_csv(results / "figure.csv")["series"]) == {*variances}
     assert (results / "league.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_learning_along_from_the_first_step_is_a_row_of_its_own(page, monkeypatch):
+    module = study("league", page, monkeypatch)
+    runs = page.parent / "runs"
+    league_run(runs, {"quadraticcv": 30.0}, dataset="mnist", steps=30_000)
+    whole = {"steps": 30_000, "along": 0, "estimators": ("quadraticcv",)}
+    league_run(runs, {"quadraticcv": 18.0}, dataset="mnist", **whole)
+    module.write()
+    text = page.read_text()
+    assert "| mnist VAE (learning along the last 2,000) | 0.300 to 0.300 |" in text
+    assert "| mnist VAE | 0.180 to 0.180 | 4 evaluations | **met**" in text
 
 
 @pytest.mark.parametrize("name", ["vae_study", "league", "supernet_study"])

@@ -93,6 +93,9 @@ def outcomes(runs: Sequence[Run]) -> list[Outcome]:
         if seed:
             title += f", seed {seed}"
         steps = 0 if problem in FIXED else int(asked["steps"])
+        along = int(asked["along"])
+        if 0 < along < steps:
+            title += f" (learning along the last {along:,})"
         one = found.setdefault((title, steps), Outcome(title, problem, steps))
         one.runs.append(run.number)
         for row in run.summary["rows"]:
