@@ -194,8 +194,8 @@ def test_the_league(page, monkeypatch):
     league_run(runs, {"quadraticcv": 30.0}, dataset="omniglot")
     module.write()
     text = page.read_text()
-    assert len(module.plan()) == 15
-    assert "Finished runs behind the tables: 2 of 15." in text
+    assert len(module.plan()) == 16
+    assert "Finished runs behind the tables: 2 of 16." in text
     assert "dbsurf league --problem vae --dataset omniglot --steps 30000" in text
     assert "at most 0.2 | mnist VAE | 0.120 to 0.120 | 4 evaluations | **met**" in text
     assert "|  |  | omniglot VAE | 0.300 to 0.300 | 4 evaluations | not met" in text
@@ -209,6 +209,17 @@ def test_the_league(page, monkeypatch):
     assert len(pd.read_csv(results / "league.csv")) == 7
     assert set(pd.read_csv(results / "figure.csv")["series"]) == {*variances}
     assert (results / "league.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_a_run_of_chosen_estimators_takes_the_place_of_rows_of_a_whole_run(page, monkeypatch):
+    module = study("league", page, monkeypatch)
+    runs = page.parent / "runs"
+    league_run(runs, {"quadraticcv": 30.0, "mdsurf": 75.0}, dataset="mnist")
+    league_run(runs, {"quadraticcv": 18.0}, dataset="mnist", estimators=("quadraticcv",))
+    module.write()
+    text = page.read_text()
+    assert "| QuadraticCV | yes | **0.180** (± 0.003) |" in text
+    assert "| MDsurf | no | 0.750 (± 0.011) |" in text
 
 
 def test_learning_along_from_the_first_step_is_a_row_of_its_own(page, monkeypatch):

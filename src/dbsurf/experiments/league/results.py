@@ -83,7 +83,12 @@ class Outcome:
 
 
 def outcomes(runs: Sequence[Run]) -> list[Outcome]:
-    """One for each problem, in the order of the runs' numbers."""
+    """One for each problem, in the order of the runs' numbers.
+
+    If a row was measured twice, the one from a run of chosen estimators (`--estimators`) is taken:
+    so an estimator that has changed can be measured again without all others. Each row is over the
+    LOORF of its own run.
+    """
     found: dict[tuple[Any, ...], Outcome] = {}
     chosen = [run for run in runs if run.experiment == "league" and run.state == FINISHED]
     for run in sorted(chosen, key=_place):
@@ -111,7 +116,7 @@ def _place(run: Run) -> tuple[Any, ...]:
     order = ("vae", "two-layer-vae", "categorical-vae", "table", "table-searched")
     place = order.index(problem) if problem in order else len(order)
     whole = not run.configuration.get("estimators")
-    return place, int(run.configuration["steps"]), not whole, run.number
+    return place, int(run.configuration["steps"]), whole, run.number
 
 
 def _key(row: Row) -> tuple[Any, ...]:
