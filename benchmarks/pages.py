@@ -14,7 +14,7 @@ from dbsurf.report.document import Block, Chart, Table
 from dbsurf.report.markdown import block_text
 from dbsurf.report.tidy import chart_rows, table_rows
 
-DIGITS = "%.6g"
+DIGITS = 6  # of numbers in tables, if nothing else is said
 B = TypeVar("B", Table, Chart)
 KEPT = ("config.json", "rows.json", "summary.json", "*.csv")  # of every run folder
 
@@ -52,10 +52,10 @@ def of_kind(blocks: Sequence[Block], kind: type[B]) -> list[B]:
     return [block for block in blocks if isinstance(block, kind)]
 
 
-def save_csv(table: pd.DataFrame, path: Path) -> None:
-    """Write a table, numbers to six digits."""
+def save_csv(table: pd.DataFrame, path: Path, digits: int = DIGITS) -> None:
+    """Write a table, numbers to so many digits."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    table.to_csv(path, index=False, float_format=DIGITS)
+    table.to_csv(path, index=False, float_format=f"%.{digits}g")
 
 
 def save_table(table: Table, path: Path, page: Path, name: str) -> None:
