@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import shlex
 import shutil
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import torch
 
 from dbsurf.commands.parsing import parse
 from dbsurf.experiments.nas.landscape import Table, synthetic_columns
@@ -262,6 +264,24 @@ def test_published_runs_are_those_that_the_study_looks_for(name, monkeypatch, tm
         assert summary["configuration"] == configurations[folder.name], folder.name
 
 
+def test_the_variance_that_is_due_to_pairs(monkeypatch):
+    """The definition written out: different samples, pairs of different bits that vary."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    module = importlib.import_module("residual")
+    random, n = torch.Generator().manual_seed(0), 6
+    probs = torch.tensor([[0.3, 0.6, 0.5, 0.9999]], dtype=torch.float64)
+    samples = torch.bernoulli(probs.expand(n, 1, 4), generator=random)
+    values = torch.randn(n, 1, generator=random, dtype=torch.float64)
+    bits = ((samples - probs) / (probs * (1 - probs)).sqrt())[:, 0]
+    centred = (values - values.mean(0))[:, 0]
+    wanted = sum(
+        centred[i] * centred[j] * bits[i, k] * bits[i, m] * bits[j, k] * bits[j, m]
+        for i, j in itertools.permutations(range(n), 2)
+        for k, m in itertools.combinations(range(3), 2)  # the last bit hardly varies
+    ) / (n * (n - 1))
+    torch.testing.assert_close(module.of_pairs(values, samples, probs), wanted)
+
+
 def test_what_the_control_variate_leaves(tmp_path, monkeypatch):
     """Shares of a tiny run: what h leaves and misses, and that an exact slope misses nothing."""
     from dbsurf.experiments.league import PRESETS, study
@@ -274,6 +294,8 @@ def test_what_the_control_variate_leaves(tmp_path, monkeypatch):
     assert found.pop("problem").endswith("60 steps")
     assert all(-0.05 < value < 1.5 for value in found.values())
     assert 0.5 < found["linear"] < 1.1  # hardly trained, f is nearly linear
+    assert abs(found["linear"] + found["pairs"] - 1) < 0.1
+    assert found["pairs left by h"] < found["left by h"]
     # The shares add up: what h leaves is what its slope misses, and what no slope could help.
     rest = found["left by h"] - found["with the exact slope"] - found["due to the slope"]
     assert abs(rest) < 0.1
