@@ -174,7 +174,19 @@ def gap_text(mean: Mean | None) -> str:
 
 
 def tables(blocks: Sequence[Block]) -> str:
-    return "\n\n".join(block_text(table) for table in of_kind(blocks, Table))
+    """The tables among the blocks, without the numbers of runs, which are those of a report."""
+    return "\n\n".join(block_text(without_runs(table)) for table in of_kind(blocks, Table))
+
+
+def without_runs(table: Table) -> Table:
+    kept = [place for place, title in enumerate(table.titles) if title != "Runs"]
+    rows = tuple(
+        replace(row, cells=tuple(replace(row.cells[place], runs=()) for place in kept))
+        for row in table.rows
+    )
+    titles = tuple(table.titles[place] for place in kept)
+    words = sum(place < table.words for place in kept)
+    return replace(table, titles=titles, rows=rows, words=words)
 
 
 if __name__ == "__main__":

@@ -76,6 +76,8 @@ def test_the_vae_study(page, monkeypatch):
     assert "102.00 ± 1.00" in text
     assert "**99.50 ± 0.00**" in text
     assert "98.66 ± 0.25" in text  # the paper's
+    assert "(run" not in text  # numbers of runs belong to a report, which has their list
+    assert "| Runs |" not in text
     assert "| RODEO | 100.25 |\n| LOORF | 102.00 ± 1.00 |" in text  # for choose.md
     assert "| DBsurf | 4 | 2 | -2.50 ± 1.00 | -2.50 ± 1.00 |" in text  # of -1.5 and -3.5
     assert "| RODEO | 4 | 1 | -0.75 | -0.75 |" in text
