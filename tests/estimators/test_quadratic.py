@@ -348,6 +348,28 @@ def test_bad_input():
             dbsurf.QuadraticCV(4, "values")(smooth, other)
 
 
+def test_a_coordinate_that_did_not_vary_says_nothing_about_its_curvature():
+    """Rounding errors of x - p must not be taken for variation: their ratio would be huge."""
+    probs = torch.linspace(0.1, 0.9, 10)
+    law = Independent(Bernoulli(probs), 1)
+    estimator = dbsurf.QuadraticCV(3, rank=4)
+    for value in (0.0, 1.0):
+        estimator.estimate(smooth, law, samples=torch.full((3, 10), value))
+        assert (estimator.network.bend.energy == 0).all()
+        assert (estimator.network.bend() == 0).all()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_it_learns_from_one_problem_without_a_batch(seed):
+    law = Independent(Bernoulli(torch.linspace(0.1, 0.9, 10)), 1)
+    estimator, random = dbsurf.QuadraticCV(3), torch.Generator().manual_seed(seed)
+    for _ in range(100):
+        estimator.estimate(smooth, law, generator=random)
+    _, trust, pull = estimator._regressions(f64)
+    assert trust > 0.5
+    assert pull > 0.5
+
+
 def test_it_learns_an_f_that_curves_much_more_than_it_varies():
     """The quadratic of the DoubleCV paper: slopes of +-1/d at the bits, .002/d between them."""
     logits = torch.linspace(-1, 1, 20, dtype=f64).expand(50, 20)

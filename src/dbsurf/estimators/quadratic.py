@@ -232,7 +232,8 @@ class QuadraticCV(Estimator):
         if draw.grad_f is not None:
             assert self.network is not None
             grad_f = _flat(draw.grad_f.to(form.h.dtype), draw.law, 1)
-            self.network.bend.update(grad_f, form.centred - form.centred.mean(0))
+            # (Of the samples, not of x - p: where all are equal this is 0 and no rounding error.)
+            self.network.bend.update(grad_f, form.samples - form.samples.mean(0))
         self.within.update(torch.stack([f_values, form.learned, form.line]))
 
     def _fit(self, draw: Draw, form: Form, error: Tensor) -> None:
