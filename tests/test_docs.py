@@ -170,7 +170,8 @@ def one_dimension() -> dict[str, list[str]]:
 
 def ten_dimensions() -> dict[str, list[str]]:
     table = pd.read_csv(RESULTS / "toy" / "ten_dimensions.csv").set_index(["estimator", "n"])
-    names = [*LABELS.values(), "ARMS-N", "REINFORCE"]
+    names = [*LABELS.values(), "ARMS-N", "REINFORCE running mean", "CrossFitted", "RODEO"]
+    names += ['QuadraticCV "gradient"', 'QuadraticCV "values"']
     return {name: [f"{table.relative_variance[name, n]:.2f}" for n in (2, 4, 8)] for name in names}
 
 
