@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from matplotlib.ticker import LogLocator
 
 from dbsurf.report.charts import panels, shared_legend
 from dbsurf.report.labels import (
@@ -17,7 +17,6 @@ from dbsurf.report.labels import (
     PURPLE,
     SEQUENCE,
     SKY,
-    SPARE,
     TEAL,
     VARIANTS,
 )
@@ -150,43 +149,33 @@ def variance_ratio(data: pd.DataFrame, path: Path) -> None:
 
 
 def comparison(data: pd.DataFrame, path: Path) -> None:
-    """Mean squared error over LOORF's for each n, with the interval of the variance."""
-    with panels(2, path, height=3.8) as (figure, axes):
-        order = lines(data.estimator)
-        loorf = data[data.estimator == "LOORF"].set_index("n").variance
-        for position, (label, line) in enumerate(order.items()):
-            part = data[data.estimator == label].sort_values("n")
-            scale = loorf.loc[part.n].to_numpy()
-            shift = 1 + 0.02 * (position - len(order) / 2)
-            axes[0].errorbar(
-                part.n * shift,
-                part.mean_squared_error / scale,
-                yerr=(part.variance_high - part.variance) / scale,
-                marker="o",
-                ms=3,
-                capsize=2,
-                **line,
-            )
-            axes[1].plot(part.n, part.milliseconds, marker="o", ms=3, **line)
-        axes[0].set(ylabel="mean squared error over LOORF's")
-        axes[1].set(ylabel="milliseconds per estimate", ylim=(0, None))
+    """Mean squared error over LOORF's variance, a row for each estimator and a colour for each n.
+
+    The error bars are the interval of the variance. The lowest mean is at the top.
+    """
+    loorf = data[data.estimator == "LOORF"].set_index("n").variance
+    error = data.mean_squared_error / loorf.loc[data.n].to_numpy()
+    order = error.groupby(data.estimator).mean().sort_values(ascending=False).index
+    rows = {name: place for place, name in enumerate(order)}
+    with panels(2, path, height=1.4 + 0.19 * len(rows), sharey=True) as (figure, axes):
+        for colour, (n, part) in zip(cycle(SEQUENCE), data.groupby("n"), strict=False):
+            places = [rows[name] for name in part.estimator]
+            spread = (part.variance_high - part.variance) / loorf[n]
+            style: dict[str, Any] = {"color": colour, "ls": "", "marker": "o", "ms": 4}
+            style["label"] = f"n = {n}"
+            axes[0].errorbar(error[part.index], places, xerr=spread, capsize=2, **style)
+            axes[1].plot(part.milliseconds, places, **style)
+        axes[0].axvline(1, color=GREY, lw=0.8, zorder=0)
+        axes[0].set(xlabel="mean squared error over LOORF's")
+        axes[0].set_yticks(range(len(rows)), list(rows))
+        axes[1].set(xlabel="milliseconds per estimate")
         for ax in axes:
-            ax.set(xlabel="n", xscale="log")
-            ticks = sorted(set(data.n))
-            ax.set_xticks(ticks, [str(n) for n in ticks])
+            ax.set(xscale="log")
+            ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            ax.xaxis.set_major_formatter("{x:g}")
             ax.minorticks_off()
         shared_legend(figure, axes[0], columns=4)
 
 
-def lines(names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Colour, dash and label of every series; a name without a colour takes a spare one."""
-    given = dict.fromkeys(names)
-    known = [name for name in COLOURS if name in given]
-    others = [name for name in given if name not in COLOURS]
-    spare = dict(zip(others, cycle(SPARE), strict=False))
-    return {name: _line(name, spare.get(name)) for name in [*known, *others]}
-
-
-def _line(series: str, spare: str | None = None) -> dict[str, Any]:
-    colour = spare or COLOURS[series]
-    return {"color": colour, "ls": DASHES.get(series, "-"), "label": series}
+def _line(series: str) -> dict[str, Any]:
+    return {"color": COLOURS[series], "ls": DASHES.get(series, "-"), "label": series}
