@@ -11,7 +11,7 @@ that h misses because of its slope v is the sum over the bits of p(1-p) (v* - v)
 v is replaced by what would be known with more evaluations of f: the gradient at the mean moved to
 the middle by the exact change of the slope between 0 and 1 instead of the learned D, and the
 difference of f between 0 and 1 with all other bits at their means. The share of pairs, in f and in
-what h leaves of it, is a mean over pairs of samples, with an error of about .02 and .01.
+what h leaves of it, is a mean over pairs of samples.
 """
 
 from __future__ import annotations
