@@ -4,10 +4,10 @@ BIN := .venv/bin
 
 .PHONY: test demo lint docs bench storm clean
 
-$(BIN)/.installed: pyproject.toml constraints.txt
+$(BIN)/.installed: pyproject.toml paper/pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install -q -c constraints.txt torch==2.13.0
-	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev]' -e './paper[cluster]'
 	touch $@
 
 test: $(BIN)/.installed
@@ -39,7 +39,7 @@ bench: $(BIN)/.installed
 MINUTES ?= 10
 SEED ?= 0
 storm: $(BIN)/.installed
-	PYTHONPATH=tests OMP_NUM_THREADS=1 nice -n 10 $(BIN)/python -m storm --minutes $(MINUTES) --seed $(SEED)
+	PYTHONPATH=tests:paper/tests OMP_NUM_THREADS=1 nice -n 10 $(BIN)/python -m storm --minutes $(MINUTES) --seed $(SEED)
 
 clean:
 	rm -rf .venv .venv-docs site runs

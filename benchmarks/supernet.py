@@ -21,20 +21,20 @@ from ratios import medians, report
 from torch import Tensor, nn
 
 import dbsurf
-from dbsurf.experiments.nas import space
-from dbsurf.experiments.nas.supernet.architecture import (
+from dbsurf_paper.experiments.nas import space
+from dbsurf_paper.experiments.nas.supernet.architecture import (
     Architecture,
     Batching,
     CellLosses,
     loss,
 )
-from dbsurf.experiments.nas.supernet.images import Batches, Standard
-from dbsurf.experiments.nas.supernet.methods import METHODS
-from dbsurf.experiments.nas.supernet.methods.base import Member
-from dbsurf.experiments.nas.supernet.network import SharedCell, Supernet
-from dbsurf.experiments.nas.supernet.options import SupernetOptions
-from dbsurf.experiments.nas.supernet.training import Schedule, Trainer
-from dbsurf.experiments.nas.supernet.workers import Workers
+from dbsurf_paper.experiments.nas.supernet.images import Batches, Standard
+from dbsurf_paper.experiments.nas.supernet.methods import METHODS
+from dbsurf_paper.experiments.nas.supernet.methods.base import Member
+from dbsurf_paper.experiments.nas.supernet.network import SharedCell, Supernet
+from dbsurf_paper.experiments.nas.supernet.options import SupernetOptions
+from dbsurf_paper.experiments.nas.supernet.training import Schedule, Trainer
+from dbsurf_paper.experiments.nas.supernet.workers import Workers
 
 N = 5
 PATH = (3, 4, 1, 2, 3, 0)

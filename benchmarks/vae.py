@@ -16,8 +16,8 @@ import torch
 from ratios import medians, report
 
 import dbsurf
-from dbsurf.experiments.vae.model import DiscreteVAE
-from dbsurf.experiments.vae.training import Batches, Streams, Trainer, mean_image
+from dbsurf_paper.experiments.vae.model import DiscreteVAE
+from dbsurf_paper.experiments.vae.training import Batches, Streams, Trainer, mean_image
 
 N, BATCH, TURN = 4, 100, 10
 # rows, inputs, outputs of every linear layer; the last says whether its input gets a gradient

@@ -1,76 +1,122 @@
-"""The import graph of packages is the one that CONTRIBUTING draws, and has no cycle."""
+"""Which room of the two distributions imports which; `python tests/test_imports.py` draws it.
+
+The table in CONTRIBUTING is what `drawn` makes of the imports that are found. There is no cycle,
+the library imports nothing of the paper's, and the paper's code uses public names of the library.
+"""
 
 from __future__ import annotations
 
 import ast
-import re
+import sys
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "src" / "dbsurf"
-# Everything that `pip install dbsurf` without extras is for.
-CORE = {"__init__", "checks", "compare", "laws", "distributions", "samplers", "estimators"}
+LIBRARY = ROOT / "src" / "dbsurf"
+PAPER = ROOT / "paper" / "src" / "dbsurf_paper"
+PAGE = ROOT / "CONTRIBUTING.md"
+FIRST, LAST = "<!-- imports -->\n", "<!-- end of imports -->"
+#: What `pip install dbsurf` brings beside Python's own library.
+NEEDS = {"torch", "numpy"}
+#: Used where a caller has them: scipy's frozen laws come in as objects that scipy made.
+OPTIONAL = {"scipy"}
 
 
-def room(words: tuple[str, ...]) -> str:
-    """The package, or module at the root, that a dotted name lies in."""
-    return "core" if not words or words[0] in CORE else words[0]
+@cache
+def modules(package: Path) -> dict[Path, ast.Module]:
+    """Every module of a package, parsed."""
+    return {file: ast.parse(file.read_text()) for file in sorted(package.rglob("*.py"))}
 
 
-def imported(tree: ast.AST) -> set[str]:
-    """Rooms that a module imports, wherever in the module."""
-    found: set[str] = set()
+def names(tree: ast.AST) -> set[str]:
+    """Dotted names that a module imports, wherever in it: ``a.b`` for ``from a import b``."""
+    found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module is not None:
-            first, *rest = node.module.split(".")
-            if first == "dbsurf":
-                names = [rest] if rest else [[alias.name] for alias in node.names]
-                found |= {room(_existing(tuple(words))) for words in names}
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Import):
-            for alias in node.names:
-                first, *rest = alias.name.split(".")
-                if first == "dbsurf":
-                    found.add(room(tuple(rest)))
+            found |= {alias.name for alias in node.names}
     return found
 
 
-def _existing(words: tuple[str, ...]) -> tuple[str, ...]:
-    """``words`` if they name a module; a name inside the package itself is the core's."""
-    here = PACKAGE / words[0]
-    return words if here.is_dir() or here.with_suffix(".py").is_file() else ()
+def room(package: Path, words: list[str]) -> str:
+    """The folder or file at a package's root that a dotted name lies in."""
+    here = package / words[0] if words else package
+    known = words and (here.is_dir() or here.with_suffix(".py").is_file())
+    return words[0] if known else "__init__"
 
 
-def graph() -> dict[str, set[str]]:
+def graph(package: Path) -> dict[str, set[str]]:
+    """The rooms of a package, and what each imports of the others."""
     found: dict[str, set[str]] = {}
-    for file in PACKAGE.rglob("*.py"):
-        own = room(file.relative_to(PACKAGE).with_suffix("").parts)
-        edges = found.setdefault(own, set())
-        edges |= imported(ast.parse(file.read_text())) - {own}
+    for file, tree in modules(package).items():
+        own = file.relative_to(package).with_suffix("").parts[0]
+        inside = [name.split(".")[1:] for name in names(tree) if name.split(".")[0] == package.name]
+        found.setdefault(own, set()).update({room(package, words) for words in inside} - {own})
     return found
 
 
-def drawn() -> dict[str, set[str]]:
-    """The table in CONTRIBUTING: a room, and the rooms that it imports."""
-    text = (ROOT / "CONTRIBUTING.md").read_text()
-    block = text.split("<!-- imports -->")[1].split("<!-- end of imports -->")[0]
-    rows = re.findall(r"^\| `(\w+)` \| (.*?) \|", block, re.MULTILINE)
-    return {name: set(re.findall(r"`(\w+)`", cell)) for name, cell in rows}
+def described(package: Path, name: str) -> str:
+    """The first line of a room's docstring."""
+    folder = package / name / "__init__.py"
+    tree = modules(package)[folder if folder.is_file() else package / f"{name}.py"]
+    return (ast.get_docstring(tree) or "").splitlines()[0].rstrip(".:")
 
 
-def test_the_graph_has_no_cycle():
-    TopologicalSorter(graph()).prepare()  # raises CycleError
+def drawn() -> str:
+    """The table in CONTRIBUTING: in each distribution, what imports nothing comes first."""
+    lines = ["| room | what it is | imports |", "|---|---|---|"]
+    for package in (LIBRARY, PAPER):
+        edges = graph(package)
+        edges.pop("__init__")
+        order = TopologicalSorter(edges)
+        order.prepare()
+        while order.is_active():
+            ready = sorted(order.get_ready())
+            order.done(*ready)
+            for name in ready:
+                if name not in edges:  # what `import package` itself offers
+                    continue
+                cell = ", ".join(f"`{other}`" for other in sorted(edges[name]))
+                place = f"`{package.name}.{name}`"
+                lines.append(f"| {place} | {described(package, name)} | {cell} |")
+    return "\n".join(lines) + "\n"
 
 
-def test_the_graph_is_the_one_that_is_drawn():
-    assert graph() == drawn()
+@pytest.mark.parametrize("package", [LIBRARY, PAPER], ids=["library", "paper"])
+def test_there_is_no_cycle(package):
+    TopologicalSorter(graph(package)).prepare()  # raises CycleError
 
 
-def test_experiments_use_public_names_of_the_core_only():
-    """`dbsurf.x` and the three public modules; nothing from inside estimators or samplers."""
-    for file in [*(PACKAGE / "experiments").rglob("*.py"), *(PACKAGE / "report").rglob("*.py")]:
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.module is not None:
-                words = node.module.split(".")
-                if words[0] == "dbsurf" and len(words) > 2:
-                    assert words[1] not in CORE, f"{file} imports {node.module}"
+def test_the_table_is_what_the_imports_are():
+    assert PAGE.read_text().split(FIRST)[1].split(LAST)[0] == drawn()
+
+
+def test_the_library_needs_torch_and_numpy_only():
+    for file, tree in modules(LIBRARY).items():
+        outside = {name.split(".")[0] for name in names(tree)} - sys.stdlib_module_names
+        assert outside - {"dbsurf"} <= NEEDS | OPTIONAL, file
+
+
+def test_the_paper_uses_public_names_of_the_library():
+    """``dbsurf.x`` with x in ``__all__``, and the names that public modules export."""
+    import dbsurf
+
+    for file, tree in modules(PAPER).items():
+        for name in names(tree):
+            first, *words = name.split(".")
+            if first != "dbsurf" or not words:
+                continue
+            assert words[0] in [*dbsurf.__all__, "__version__"], f"{file} imports {name}"
+            if len(words) > 1:
+                public = getattr(dbsurf, words[0]).__all__
+                assert len(words) == 2, f"{file} imports {name}"
+                assert words[1] in public, f"{file} imports {name}"
+
+
+if __name__ == "__main__":
+    before, _, rest = PAGE.read_text().partition(FIRST)
+    PAGE.write_text(before + FIRST + drawn() + LAST + rest.partition(LAST)[2])

@@ -5,7 +5,7 @@ loss = dbsurf.DBsurf(n=4)(f, dist).mean()
 loss.backward()
 """
 
-from dbsurf import distributions, laws, samplers
+from dbsurf import distributions, laws, samplers, sequences
 from dbsurf.compare import Comparison, compare
 from dbsurf.distributions import Finite
 from dbsurf.estimators import (
@@ -86,5 +86,6 @@ __all__ = [
     "laws",
     "sample",
     "samplers",
+    "sequences",
     "surrogate",
 ]

@@ -22,8 +22,8 @@ from torch.distributions import (
 
 import dbsurf
 from cases import CASES
-from conftest import assert_mean
 from dbsurf.distributions import Bits, coordinates, register
+from ztests import assert_mean
 
 f64 = torch.float64
 

@@ -9,7 +9,7 @@ from torch.distributions import Bernoulli, Categorical, Independent, OneHotCateg
 
 import dbsurf
 from cases import ANY_LAW, CASES, ENUMERABLE, UNBIASED
-from conftest import assert_mean
+from ztests import assert_mean
 
 f64 = torch.float64
 

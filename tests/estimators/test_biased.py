@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import importlib.util
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
@@ -14,8 +10,8 @@ from torch import Tensor
 from torch.distributions import Independent
 
 import dbsurf
-from conftest import assert_mean
 from smooth_problems import bits, exact, f64, flat, one_hots
+from ztests import assert_mean
 
 
 def cubic(x: Tensor) -> Tensor:
@@ -114,17 +110,3 @@ def test_a_colder_gumbel_softmax_has_less_bias_and_more_variance():
     variance = [g.var(0).sum().item() for g in found]
     assert bias[0] > 1.5 * bias[1] > 1.5 * bias[2]
     assert variance[0] < variance[1] < variance[2]
-
-
-def test_the_numbers_of_the_page_are_those_of_the_file():
-    """The tables of docs/bias.md, as benchmarks/bias.py makes them from its csv file."""
-    root = Path(__file__).parents[2]
-    spec = importlib.util.spec_from_file_location("bias", root / "benchmarks" / "bias.py")
-    bias = importlib.util.module_from_spec(spec)
-    sys.modules["bias"] = bias
-    spec.loader.exec_module(bias)
-    text, rows = bias.PAGE.read_text(), list(csv.DictReader(bias.RESULTS.read_text().splitlines()))
-    for name in bias.PROBLEMS:
-        block = text.split(f"<!-- {name} -->\n")[1].split(f"\n<!-- end of {name} -->")[0]
-        assert block == bias.table([row for row in rows if row["problem"] == name])
-        assert block.count("\n") == len(bias.ESTIMATORS) + 1

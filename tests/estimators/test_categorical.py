@@ -14,9 +14,9 @@ from torch.distributions import Bernoulli, Categorical, Independent
 
 import dbsurf
 import oracles
-from conftest import assert_mean
 from oracles import all_samples
 from smooth_problems import bits, exact, f, f64
+from ztests import assert_mean
 
 # --- unordered sets -------------------------------------------------------------------------------
 

@@ -21,8 +21,8 @@ from torch.distributions import (
 import dbsurf
 import oracles
 from cases import ANY_LAW, CASES, ENUMERABLE, UNBIASED, Case
-from conftest import assert_mean
 from oracles import all_samples
+from ztests import assert_mean
 
 f64 = torch.float64
 EXACT = [case for case in UNBIASED if case in ENUMERABLE]

@@ -20,8 +20,8 @@ from torch.distributions import (
 
 import dbsurf
 from cases import ANY_LAW, CASES, UNBIASED
-from conftest import assert_mean
 from dbsurf import laws
+from ztests import assert_mean
 
 HALF = [torch.bfloat16, torch.float16]
 # Those whose work grows with n and not with its square.

@@ -12,9 +12,9 @@ from torch.distributions import Bernoulli, Categorical, Independent
 
 import dbsurf
 from cases import CASES
-from conftest import assert_mean
-from dbsurf.experiments.vae.options import Options
+from dbsurf_paper.experiments.vae.options import Options
 from smooth_problems import bits, exact, f, f64, flat, one_hots
+from ztests import assert_mean
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -18,9 +18,9 @@ from torch.distributions import (
 
 import dbsurf
 from cases import SAMPLERS
-from conftest import assert_mean
 from dbsurf import laws
 from dbsurf.samplers import IID, DBSample, GaussianCopula, MinDiscrepancy, Residual
+from ztests import assert_mean
 
 KEEPING = [sampler for sampler in SAMPLERS if sampler.keeps_marginals]
 f32, f64 = torch.float32, torch.float64

@@ -8,10 +8,10 @@ import pytest
 import torch
 from test_groups_exact import reward
 
-from conftest import assert_mean
 from dbsurf.sequences import StochasticBeam, without_replacement_loss
 from dbsurf.sequences.inverse import first_arrivals
 from sequence_outcomes import Law
+from ztests import assert_mean
 
 
 def search(law: Law, n: int, batch: int, seed: int = 0):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from conftest import assert_mean
 from dbsurf.sequences import IID, Antithetic, Arithmetic, Systematic
 from dbsurf.sequences.inverse import BLOCK, invert
+from ztests import assert_mean
 
 KINDS = {
     "iid": IID,

@@ -1,0 +1,132 @@
+"""What the finished runs of the league have measured, problem by problem."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dbsurf_paper.experiments.league.entrants import BASELINE
+from dbsurf_paper.experiments.league.options import FIXED
+from dbsurf_paper.report.collect import FINISHED, Run
+
+FLAGSHIP, BLACK_BOX = "quadraticcv", "quadraticcv uses=values"
+USUAL = 4  # evaluations by which estimators are put in order
+JOINT, CONVERGED = "joint", "converged"
+Row = dict[str, Any]
+
+
+@dataclass
+class Outcome:
+    """All rows of one problem, from one run or from several with different estimators.
+
+    Attributes:
+        title: the problem.
+        problem: its name in the options.
+        steps: training steps; 0 where nothing is trained.
+        runs: numbers of the runs.
+        rows: each estimator, number of evaluations and way of learning once.
+    """
+
+    title: str
+    problem: str
+    steps: int
+    runs: list[int] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+
+    @property
+    def trained(self) -> bool:
+        """Whether a model is trained, and learned estimators along with it."""
+        return self.steps > 0
+
+    @property
+    def counts(self) -> list[int]:
+        """The numbers of evaluations at which more than a few took part."""
+        every = sorted({row["evaluations"] for row in self.rows})
+        chosen = [c for c in every if len(self._at(c)) > 2]
+        return chosen or every
+
+    def _at(self, evaluations: int) -> set[str]:
+        return {row["estimator"] for row in self.rows if row["evaluations"] == evaluations}
+
+    def find(self, label: str, evaluations: int, *, converged: bool = False) -> Row | None:
+        """One row: as joint training left the estimator, or converged.
+
+        At a problem without training there is only the latter.
+        """
+        for row in self.rows:
+            if (row["estimator"], row["evaluations"]) == (label, evaluations):
+                late = row["learned"] == CONVERGED
+                if late == converged or (late and not self.trained and not converged):
+                    return row
+        return None
+
+    def order(self, *, unbiased: bool) -> list[str]:
+        """Labels by their variance at four evaluations, else at the nearest number they have."""
+        places: dict[str, tuple[bool, float]] = {}
+        for row in self.rows:
+            if bool(row["unbiased"]) == unbiased and row["estimator"] not in places:
+                own = [r for r in self.rows if r["estimator"] == row["estimator"]]
+                own.sort(key=lambda r: (r["learned"] == CONVERGED, abs(r["evaluations"] - USUAL)))
+                far = own[0]["evaluations"] > max(self.counts)
+                places[row["estimator"]] = far, own[0]["ratio"]
+        return sorted(places, key=lambda label: places[label])
+
+    def best(self, evaluations: int, *, black_box: bool = False) -> Row | None:
+        """The lowest variance among the unbiased at a number of evaluations."""
+        rows = [
+            row
+            for label in self.order(unbiased=True)
+            if (row := self.find(label, evaluations)) and not (black_box and row["needs_grad_f"])
+        ]
+        return min(rows, key=lambda row: float(row["ratio"])) if rows else None
+
+
+def outcomes(runs: Sequence[Run]) -> list[Outcome]:
+    """One for each problem, in the order of the runs' numbers.
+
+    If a row was measured twice, the one from a run of chosen estimators (`--estimators`) is taken:
+    so an estimator that has changed can be measured again without all others. Each row is over the
+    LOORF of its own run.
+    """
+    found: dict[tuple[Any, ...], Outcome] = {}
+    chosen = [run for run in runs if run.experiment == "league" and run.state == FINISHED]
+    for run in sorted(chosen, key=_place):
+        asked = run.configuration
+        problem, title = str(asked["problem"]), str(run.summary["title"])
+        seed = int(asked["seed"])
+        if seed:
+            title += f", seed {seed}"
+        steps = 0 if problem in FIXED else int(asked["steps"])
+        along = int(asked["along"])
+        if 0 < along < steps:
+            title += f" (learning along the last {along:,})"
+        one = found.setdefault((title, steps), Outcome(title, problem, steps))
+        one.runs.append(run.number)
+        for row in run.summary["rows"]:
+            known = any(_key(row) == _key(other) for other in one.rows)
+            if not known:
+                one.rows.append(row)
+    return list(found.values())
+
+
+def _place(run: Run) -> tuple[Any, ...]:
+    """VAEs first, short training before long, then categoricals, then the fixed problems."""
+    problem = str(run.configuration["problem"])
+    order = ("vae", "two-layer-vae", "categorical-vae", "table", "table-searched")
+    place = order.index(problem) if problem in order else len(order)
+    whole = not run.configuration.get("estimators")
+    return place, int(run.configuration["steps"]), whole, run.number
+
+
+def _key(row: Row) -> tuple[Any, ...]:
+    return row["estimator"], row["evaluations"], row["learned"]
+
+
+def time_of(row: Row) -> float:
+    """Time of an estimate over LOORF's with as many evaluations."""
+    return float(row["milliseconds"]) / float(row["loorf_milliseconds"])
+
+
+def is_baseline(row: Row) -> bool:
+    return bool(row["estimator"] == BASELINE)

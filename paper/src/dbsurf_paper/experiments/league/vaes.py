@@ -1,0 +1,101 @@
+"""The problems that move: VAEs in training, whose logits' gradient is estimated."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from dbsurf_paper.experiments.league.options import Options
+from dbsurf_paper.experiments.league.problems import Place, Problem
+from dbsurf_paper.experiments.vae import options as vae
+from dbsurf_paper.experiments.vae.job import build
+from dbsurf_paper.experiments.vae.training import binarise
+from dbsurf_paper.report.labels import dataset_name
+
+DRIVER, SAMPLES = "loorf", 4  # the estimator whose gradient trains the model
+PICTURES = 0  # seed with which the measured images are binarised
+
+
+class Batch(NamedTuple):
+    """Images, and what the encoder makes of them: the same for all that learn from them."""
+
+    images: Tensor
+    logits: Tensor
+    hidden: Tensor
+
+
+class VAE(Problem):
+    """A VAE trained by LOORF with four samples; the gradient is that of its first layer's logits.
+
+    Args:
+        options: of the league.
+        classes: of a latent, 2 for bits.
+        latents: their number in each layer.
+        layers: of latents. The layers above the first are drawn inside f, once a sample.
+    """
+
+    moves = True
+
+    def __init__(
+        self, options: Options, *, classes: int = 2, latents: int = 200, layers: int = 1
+    ) -> None:
+        what = f"{latents} bits" if classes == 2 else f"{latents} latents of {classes} classes"
+        what = what if layers == 1 else f"{layers} layers of {what}"
+        self.title = f"{dataset_name(options.dataset)} VAE, {what}, {options.steps:,} steps"
+        wanted = vae.Options(
+            dataset=options.dataset,
+            estimator=DRIVER,
+            n=SAMPLES,
+            steps=options.steps,
+            seed=options.seed,
+            latents=latents,
+            latent_classes=classes,
+            layers=layers,
+            data_dir=options.data_dir,
+        )
+        self._trainer, _ = build(wanted, torch.device("cpu"))
+        model = self._trainer.model
+        pixels = self._trainer.batches.images[: options.images]
+        self._measured = binarise(pixels, torch.Generator().manual_seed(PICTURES)).to(model.mean)
+
+    def place(self, generator: torch.Generator) -> Place:
+        return self.place_of(self._encoded(self._measured), generator)
+
+    def next_batch(self) -> Batch:
+        return self._encoded(self._trainer.batches.next())
+
+    @torch.no_grad()
+    def _encoded(self, images: Tensor) -> Batch:
+        model = self._trainer.model
+        return Batch(images, *model.encode(0, images - model.mean))
+
+    def place_of(self, batch: Batch, generator: torch.Generator) -> Place:
+        model = self._trainer.model
+        f = model.f_of_layer(batch.images, (), (batch.logits,), generator)
+        return Place(f, model.posterior(batch.logits), batch.hidden, generator)
+
+    def step(self, batch: Batch) -> None:
+        self._trainer.train_on(batch.images)
+
+    def state_dict(self) -> dict[str, Any]:
+        return self._trainer.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._trainer.load_state_dict(state)
+
+
+def plain(options: Options) -> VAE:
+    """200 bits, as in the paper."""
+    return VAE(options)
+
+
+def categorical(options: Options) -> VAE:
+    """20 one-hot latents of ten classes."""
+    return VAE(options, classes=10, latents=20)
+
+
+def two_layers(options: Options) -> VAE:
+    """Two layers of 200 bits."""
+    return VAE(options, layers=2)

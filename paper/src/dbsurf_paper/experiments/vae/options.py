@@ -1,0 +1,150 @@
+"""The options of the VAE experiment: appendix C.1 by default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import dbsurf
+from dbsurf_paper.experiments.vae.model import Architecture
+from dbsurf_paper.report.labels import file_name
+from dbsurf_paper.runs.device import Device
+from dbsurf_paper.runs.options import (
+    EXECUTION,
+    check_counts,
+    check_rates,
+    configuration,
+    named_values,
+)
+
+DATASETS = ("digits", "mnist", "fashion-mnist", "omniglot", "omniglot-iwae")
+
+
+@dataclass(frozen=True)
+class Options:
+    """Train a VAE with discrete latents and evaluate it (section 4.2, table 1, figure 1)."""
+
+    dataset: str = "digits"
+    """Grey images: digits (no download), mnist, fashion-mnist, omniglot, omniglot-iwae, or the name
+    of images that you have imported."""
+    estimator: str = "dbsurf"
+    """Gradient estimator by name; `dbsurf estimators` lists them."""
+    estimator_options: tuple[str, ...] = ()
+    """Options of the estimator, as NAME=VALUE: alpha=preserve debias=true."""
+    n: int = 4
+    """Samples for each image and step."""
+    steps: int = 1_000_000
+    """Training steps."""
+    seed: int = 0
+    """Seed of the four random streams: weights, order of images, binarisation, samples."""
+
+    batch: int = 100
+    """Images in a batch."""
+    learning_rate: float = 3e-4
+    """Learning rate of Adam, for encoder and decoder."""
+    architecture: Architecture = "nonlinear"
+    """nonlinear: two hidden layers in every network. linear: none."""
+    layers: int = 1
+    """Layers of latents, 1 to 4."""
+    latents: int = 200
+    """Latents in each layer."""
+    latent_classes: int = 2
+    """Classes of a latent: 2 for Bernoulli, more for one-hot categorical latents."""
+    hidden: int = 200
+    """Units in each hidden layer."""
+
+    evaluate_every: int = 1_000
+    """Steps between evaluations during training."""
+    evaluation_images: int = 1_000
+    """Images of the training set and of the test set for these evaluations (0: all)."""
+    evaluation_samples: int = 10
+    """Independent samples for each image in every evaluation of the ELBO."""
+    final_images: int = 0
+    """Images of either set for the -ELBO at the end (0: all)."""
+    bound_samples: int = 100
+    """Samples of the importance-weighted bound at the end."""
+    bound_images: int = 0
+    """Images of either set for that bound (0: all)."""
+    variance_draws: int = 100
+    """Number of gradient estimates for each measured variance (0: not measured)."""
+    variance_images: int = 100
+    """Training images at whose logits the variance is measured."""
+    measure_variance: bool = field(default=False, metadata=EXECUTION)
+    """At the end, also measure every estimator's variance at the trained parameters."""
+
+    out: Path | None = field(default=None, metadata=EXECUTION)
+    """Run folder; by default runs/vae/ and a name made of the options above."""
+    resume: bool = field(default=False, metadata=EXECUTION)
+    """Continue from the folder's checkpoint, if there is one."""
+    checkpoint_every: int = field(default=1_000, metadata=EXECUTION)
+    """Steps between checkpoints."""
+    device: Device = field(default="auto", metadata=EXECUTION)
+    """Device; auto takes the fastest one of this machine."""
+    threads: int = field(default=0, metadata=EXECUTION)
+    """Processor threads (0: torch's own number)."""
+    data_dir: Path | None = field(default=None, metadata=EXECUTION)
+    """Data folder; by default the one that DBSURF_DATA names."""
+    tensorboard: bool = field(default=True, metadata=EXECUTION)
+    """Write TensorBoard events into the run folder."""
+    preset: Literal["paper", "laptop", "smoke"] | None = field(default=None, metadata=EXECUTION)
+    """Take all defaults from a preset: paper, laptop or smoke."""
+
+    def __post_init__(self) -> None:
+        lowest = {"steps": 1, "batch": 1, "latents": 1, "hidden": 1, "layers": 1, "threads": 0}
+        lowest |= {"latent_classes": 2}
+        lowest |= {"evaluate_every": 1, "checkpoint_every": 1, "evaluation_images": 0}
+        lowest |= {"evaluation_samples": 1, "final_images": 0, "bound_samples": 1}
+        lowest |= {"bound_images": 0, "variance_draws": 0, "variance_images": 1, "seed": 0}
+        check_counts(self, {**lowest, "n": 1})
+        if self.variance_draws == 1:
+            raise ValueError("variance_draws must be 0 or at least 2, got 1")
+        check_rates(self, ["learning_rate"])
+
+    def config(self) -> dict[str, Any]:
+        """The configuration, as JSON: two runs with equal configurations are the same run."""
+        return configuration(self)
+
+    def label(self) -> str:
+        """The estimator and its options as one word."""
+        return file_name(self.estimator, self.estimator_options)
+
+    def folder(self) -> Path:
+        """The run folder."""
+        if self.out is not None:
+            return self.out
+        return Path("runs/vae") / f"{self.dataset}-{self.label()}-n{self.n}-seed{self.seed}"
+
+    def build_estimator(self) -> dbsurf.Estimator:
+        """The estimator, without checks of its inputs: training checks its losses instead."""
+        extras = named_values(self.estimator_options)
+        estimator = dbsurf.get(self.estimator, self.n, validate=False, **extras)
+        if estimator.objective != "mean":
+            raise ValueError(
+                f"estimator must have the objective mean of f, got {self.estimator}, whose "
+                f"objective is {estimator.objective}"
+            )
+        if estimator.bernoulli_only and self.latent_classes > 2:
+            raise ValueError(
+                f"estimator must work for categorical latents with latent_classes "
+                f"{self.latent_classes}, got {self.estimator}, which needs Bernoulli latents"
+            )
+        return estimator
+
+
+_PAPER = Options()
+_LAPTOP = replace(_PAPER, steps=10_000, bound_images=2_000)
+PRESETS = {
+    "paper": _PAPER,
+    "laptop": _LAPTOP,
+    "smoke": replace(
+        _LAPTOP,
+        steps=1_500,
+        learning_rate=1e-3,
+        evaluate_every=250,
+        checkpoint_every=500,
+        evaluation_images=500,
+        bound_images=200,
+        variance_draws=20,
+    ),
+}

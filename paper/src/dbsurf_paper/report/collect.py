@@ -1,0 +1,250 @@
+"""Run folders: found in any folder, read, and checked before a report uses them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from dbsurf_paper.files import parse_json
+from dbsurf_paper.report.labels import label
+from dbsurf_paper.runs.experiment import ENOUGH, Experiment
+from dbsurf_paper.runs.folder import CONFIG, SUMMARY, verified
+from dbsurf_paper.runs.records import METRICS
+
+ENVIRONMENT, CURVES = "environment.json", "curves.csv"
+FINISHED, UNFINISHED, REPEATED, DAMAGED = "finished", "unfinished", "repeated", "damaged"
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One run folder.
+
+    Attributes:
+        folder: where it is.
+        record: its experiment; None if not known.
+        state: finished, unfinished, repeated (a finished run of the same configuration comes
+            before it) or damaged.
+        reason: what is wrong with a damaged run; which run a repeated one repeats.
+        configuration: what it computes.
+        summary: its results, empty unless it is finished.
+        metrics: its rows during training.
+        curves: its rows of a search by table.
+        environment: versions, hardware, the command that was typed.
+        number: the number by which the report refers to it.
+    """
+
+    folder: Path
+    record: Experiment | None
+    state: str
+    reason: str = ""
+    configuration: Mapping[str, Any] = field(default_factory=dict)
+    summary: Mapping[str, Any] = field(default_factory=dict)
+    metrics: tuple[Mapping[str, float | None], ...] = ()
+    curves: tuple[Mapping[str, float | None], ...] = ()
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    number: int = 0
+
+    @property
+    def experiment(self) -> str:
+        """Name of the experiment's group, as in its summary; empty where that is not known."""
+        return "" if self.record is None else self.record.group
+
+    @property
+    def label(self) -> str:
+        """Estimator and options as one string, or a method without an estimator; else empty."""
+        extras = self.configuration.get("estimator_options") or ()
+        name = self.configuration.get("estimator") or self.configuration.get("method", "")
+        return label(str(name), map(str, extras))
+
+    @property
+    def step(self) -> int | None:
+        """The last step that was measured."""
+        last = self.metrics[-1].get("step") if self.metrics else None
+        return None if last is None else int(last)
+
+    @property
+    def command(self) -> str:
+        """The command that repeats this run: from its configuration, else as it was typed."""
+        again = "" if self.record is None else self.record.command_for(self.configuration)
+        if again and self.summary.get("variance_by_estimator"):
+            again += " --measure-variance"  # not in the configuration, but in the results
+        typed = self.environment.get("command")
+        return again or (" ".join(map(str, typed)) if isinstance(typed, list) else "")
+
+
+def collect(places: Sequence[Path], records: Sequence[Experiment]) -> list[Run]:
+    """All runs in ``places`` and their subfolders, numbered; runs of one setting are neighbours.
+
+    Args:
+        places: folders.
+        records: the experiments whose runs are wanted, in the order of the report.
+
+    Raises:
+        ValueError: if a place is not a folder, or there is no run in any of them.
+    """
+    for place in places:
+        if not place.is_dir():
+            raise ValueError(f"RUNS must be folders, got {place}")
+    folders: dict[Path, Path] = {}
+    for place in places:
+        for folder in run_folders(place):
+            folders.setdefault(folder.resolve(), folder)
+    runs = [run for folder in folders.values() if (run := read(folder, records)) is not None]
+    if not runs:
+        named = ", ".join(map(str, places)) or "none"
+        raise ValueError(
+            f"RUNS must hold at least one run, got {named} without any; "
+            "`dbsurf vae --preset smoke` makes one"
+        )
+    runs.sort(key=lambda run: _order(run, records))
+    return _without_repeats([replace(run, number=i) for i, run in enumerate(runs, start=1)])
+
+
+def run_folders(place: Path) -> Iterator[Path]:
+    """Folders with a summary or a configuration; folders inside one of them are not looked at."""
+    for name, below, files in os.walk(place):
+        if SUMMARY in files or CONFIG in files:
+            below.clear()
+            yield Path(name)
+        else:
+            below[:] = sorted(word for word in below if not word.startswith("."))
+
+
+def read(folder: Path, records: Sequence[Experiment]) -> Run | None:
+    """The run in ``folder``, or None if it belongs to none of the experiments."""
+    record: Experiment | None = None
+    configuration: dict[str, Any] = {}
+    damaged = Run(folder, None, DAMAGED)
+    try:
+        if (folder / CONFIG).exists():
+            configuration = _json(folder / CONFIG)
+            record = record_of(configuration, records)
+        summary = {}
+        if (folder / SUMMARY).exists():
+            summary = verified(folder, _json(folder / SUMMARY))
+        if summary:
+            configuration = summary.get("configuration", configuration)
+            record = record_of(configuration, records, str(summary.get("experiment", "")))
+        if record is None:
+            return None
+        if summary:
+            record.summary.check(summary)
+        metrics = _rows(folder / METRICS)
+        check_metrics(metrics)
+        curves = _rows(folder / CURVES)
+        environment = _json(folder / ENVIRONMENT) if (folder / ENVIRONMENT).exists() else {}
+    except (ValueError, OSError) as error:
+        known = configuration if isinstance(configuration, dict) else {}
+        reason = str(error).splitlines()[0]
+        return replace(damaged, record=record, reason=reason, configuration=known)
+    return Run(
+        folder,
+        record,
+        FINISHED if summary else UNFINISHED,
+        "",
+        configuration,
+        summary,
+        metrics,
+        curves,
+        environment,
+    )
+
+
+def _rows(path: Path) -> tuple[Mapping[str, float | None], ...]:
+    """A table of numbers, None where a cell is empty; no rows where there is no file."""
+    if not path.exists():
+        return ()
+    try:
+        with path.open(newline="") as file:
+            return tuple(
+                {name: float(cell) if cell else None for name, cell in row.items()}
+                for row in csv.DictReader(file)
+            )
+    except (ValueError, TypeError, csv.Error) as error:  # TypeError: more cells than columns
+        raise ValueError(f"{path.name}: {error}") from error
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        content = parse_json(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path.name} is not JSON: {error}") from error
+    if not isinstance(content, dict) or not content:
+        raise ValueError(f"{path.name} must hold a JSON object")
+    return content
+
+
+def record_of(
+    configuration: Any, records: Sequence[Experiment], named: str = ""
+) -> Experiment | None:
+    """The experiment that a configuration belongs to, None if to none of them.
+
+    Args:
+        configuration: as read from a file.
+        records: the experiments.
+        named: the experiment named in the summary; without it the configuration decides.
+    """
+    if not isinstance(configuration, dict):
+        return next((record for record in records if record.group == named), None)
+    named = named or str(configuration.get("experiment") or configuration.get("command") or "")
+    if named:
+        group = (record for record in records if record.group == named)
+        return next((record for record in group if record.agrees(configuration)), None)
+    if len(configuration) < ENOUGH:
+        return None
+    return next((record for record in records if record.owns(configuration)), None)
+
+
+def check_metrics(rows: Sequence[Mapping[str, float | None]]) -> None:
+    """Raise a ValueError at the first row without a step or with a number that is not finite."""
+    for line, row in enumerate(rows, start=2):
+        if row.get("step") is None:
+            raise ValueError(f"{METRICS}: line {line} has no step")
+        for name, value in row.items():
+            if value is not None and not math.isfinite(value):
+                raise ValueError(f"{METRICS}: line {line}: {name} must be finite, got {value}")
+
+
+def _order(run: Run, records: Sequence[Experiment]) -> tuple[Any, ...]:
+    """By experiment, then so that the seeds of one setting are neighbours."""
+    chosen = run.configuration
+
+    def number(name: str) -> float:
+        value = chosen.get(name)
+        return float(value) if isinstance(value, int | float) else -1.0
+
+    names = [str(chosen.get(name, "")) for name in ("mode", "dataset")]
+    counts = [number("n"), number("steps")]
+    return (
+        len(records) if run.record is None else list(records).index(run.record),
+        *names,
+        *counts,
+        run.label,
+        number("seed"),
+        str(run.folder),
+    )
+
+
+def _without_repeats(runs: list[Run]) -> list[Run]:
+    """Mark runs of a configuration that is already there: each configuration counts once."""
+    seen: dict[str, int] = {}
+    found = []
+    for run in runs:
+        if run.state == FINISHED:
+            key = json.dumps([run.experiment, run.configuration], sort_keys=True)
+            first = seen.setdefault(key, run.number)
+            if first != run.number:
+                run = replace(run, state=REPEATED, reason=f"same configuration as run {first}")
+        found.append(run)
+    return found
+
+
+def numbers_of(runs: Sequence[Run]) -> tuple[int, ...]:
+    """The numbers by which the report refers to these runs."""
+    return tuple(run.number for run in runs)

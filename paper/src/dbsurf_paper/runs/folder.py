@@ -1,0 +1,265 @@
+"""Run folders: a lock for one process at a time, checksums, and what is needed to run again."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import math
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import dbsurf
+from dbsurf_paper.files import read_json, write_json
+
+LOCK = ".lock"  # in a run folder, while a process works there
+
+
+class FolderInUse(ValueError):
+    """Another process works in the folder."""
+
+
+@contextmanager
+def folder_lock(folder: Path) -> Iterator[None]:
+    """Lock a run folder; it is made if it does not exist.
+
+    Raises:
+        FolderInUse: if another process holds it. The message says which.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with exclusive(folder / LOCK, remove=True) as mine:
+        if not mine:
+            raise in_use(folder, folder / LOCK)
+        yield
+
+
+def in_use(folder: Path, lock: Path) -> FolderInUse:
+    """The error for a folder that another process has locked."""
+    who = holder(lock) or "another process"
+    return FolderInUse(f"{folder} is in use by {who}: wait until it has ended, or choose another")
+
+
+@contextmanager
+def exclusive(path: Path, name: str = "", *, remove: bool = False) -> Iterator[bool]:
+    """Try to lock the file ``path``; the value is True if that worked.
+
+    While it is locked, the file contains the name of the holder.
+
+    Args:
+        path: the lock file; it is made if it does not exist.
+        name: name of the holder; by default the process, its machine and the time.
+        remove: remove the file afterwards.
+    """
+    try:
+        import fcntl
+    except ImportError:  # a system without such locks: the user has to take care
+        yield True
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            yield False
+            return
+        if _is_at(descriptor, path):
+            break
+        os.close(descriptor)  # its last holder removed the file after it was opened here
+    try:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, (name or _this_process()).encode(), 0)
+        yield True
+    finally:
+        if remove:
+            path.unlink(missing_ok=True)
+        else:
+            os.ftruncate(descriptor, 0)
+        os.close(descriptor)
+
+
+def holder(path: Path) -> str:
+    """Who holds the lock, or held it when it was killed; empty if it was released."""
+    try:
+        return path.read_bytes().decode(errors="replace")
+    except OSError:  # no file, or something that is not one
+        return ""
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether the open file is still the one of that name."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _this_process() -> str:
+    since = time.strftime("%Y-%m-%d %H:%M:%S")
+    return f"process {os.getpid()} on {platform.node()} since {since}"
+
+
+CONFIG, SUMMARY = "config.json", "summary.json"
+UNFINISHED = ".unfinished"  # end of the name of a folder that is being written
+
+
+@contextmanager
+def fresh_folder(out: Path, command: str) -> Iterator[Path]:
+    """A temporary folder that is renamed to ``out`` when it is complete.
+
+    An earlier run of the same command is replaced; anything else of that name is an error. Remains
+    of a killed run beside ``out`` are removed.
+    """
+    if out.exists() and not _replaceable(out, command):
+        raise ValueError(f"--out {out} exists and is not a folder of an earlier {command} run")
+    made = [parent for parent in out.parents if not parent.exists()]  # the deepest first
+    out.parent.mkdir(parents=True, exist_ok=True)
+    lock = out.parent / f".{out.name}.lock"
+    try:
+        with exclusive(lock, remove=True) as mine:
+            if not mine:
+                raise in_use(out, lock)
+            for left in out.parent.glob(f".{glob.escape(out.name)}.*{UNFINISHED}"):
+                shutil.rmtree(left, ignore_errors=True)
+            name = tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}.", suffix=UNFINISHED)
+            folder = Path(name)
+            try:
+                yield folder
+                if out.exists():
+                    shutil.rmtree(out)
+                folder.rename(out)
+                out.chmod(0o755)
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)  # nothing is there if all went well
+    except BaseException:
+        for parent in made:
+            with suppress(OSError):  # another process may have put something there
+                parent.rmdir()
+        raise
+
+
+def _replaceable(out: Path, command: str) -> bool:
+    """Whether ``out`` is an empty folder or an earlier run of the same command."""
+    if not out.is_dir():
+        return False
+    config = out / CONFIG
+    if not config.is_file():
+        return not any(out.iterdir())
+    return bool(read_json(config).get("command") == command)
+
+
+def write_summary(folder: Path, summary: Mapping[str, Any]) -> None:
+    """Mark a run as finished: write ``summary.json`` with checksums of itself and of the tables.
+
+    Raises:
+        ValueError: if a result is not finite. Such a run has failed, and nothing is written.
+    """
+    bad = next(_not_finite(summary), None)
+    if bad is not None:
+        raise ValueError(f"the results of {folder} are not finite: {bad}")
+    tables = sorted(folder.glob("*.csv"))
+    content = {**summary, "files": {path.name: _sha256(path.read_bytes()) for path in tables}}
+    write_json(folder / SUMMARY, {"sha256": _json_sha256(content), **content})
+
+
+def read_summary(folder: Path) -> dict[str, Any] | None:
+    """The results of a finished run; None if the run is not finished.
+
+    Raises:
+        ValueError: naming the file, if the summary or a table of the run was changed or damaged.
+    """
+    path = folder / SUMMARY
+    if not path.exists():
+        return None
+    summary = verified(folder, read_json(path))
+    if not isinstance(summary.get("configuration"), dict):
+        raise ValueError(f"{path} is damaged: it has no configuration")
+    bad = next(_not_finite(summary), None)
+    if bad is not None:
+        raise ValueError(f"{path} is not of a run that ended well: {bad}")
+    return summary
+
+
+def verified(folder: Path, summary: dict[str, Any]) -> dict[str, Any]:
+    """The content of ``summary.json`` without its checksums, which must be right.
+
+    Summaries of versions without checksums begin with the experiment's name; they are not
+    checked.
+    """
+    first = next(iter(summary), "")
+    if first == "experiment":
+        return summary
+    content = {name: value for name, value in summary.items() if name != "sha256"}
+    if first != "sha256" or summary["sha256"] != _json_sha256(content):
+        raise ValueError(f"{folder / SUMMARY} is damaged: it does not match its checksum")
+    for name, wanted in content.pop("files").items():
+        table = folder / name
+        if not table.is_file() or _sha256(table.read_bytes()) != wanted:
+            raise ValueError(f"{table} is damaged: it is not the file that the run wrote")
+    return content
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _json_sha256(content: Mapping[str, Any]) -> str:
+    """Checksum of a JSON object, whatever its layout in the file."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return _sha256(text.encode())
+
+
+def _not_finite(content: Any, name: str = "") -> Iterator[str]:
+    """Every number in nested lists and dictionaries that is NaN or infinite, as NAME is VALUE."""
+    if isinstance(content, float) and not math.isfinite(content):
+        yield f"{name} is {content}"
+    elif isinstance(content, Mapping):
+        for key, value in content.items():
+            yield from _not_finite(value, f"{name}.{key}" if name else str(key))
+    elif isinstance(content, (list, tuple)):
+        for place, value in enumerate(content):
+            yield from _not_finite(value, f"{name}[{place}]")
+
+
+def environment() -> dict[str, Any]:
+    """Versions, hardware and git revision, on which results depend."""
+    return {
+        "dbsurf": dbsurf.__version__,
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "threads": torch.get_num_threads(),
+        "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "revision": _revision(),
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+    }
+
+
+def _revision() -> str | None:
+    """The git revision of the code, if it runs from a checkout."""
+    try:
+        answer = subprocess.run(
+            ["git", "describe", "--always", "--dirty"],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return answer.stdout.strip()

@@ -1,0 +1,143 @@
+"""The configuration of a run, made from its options, and checks of options."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Protocol
+
+from dbsurf_paper.files import parse_json
+
+#: Metadata of a field that says how a run is executed, not what it computes.
+EXECUTION: dict[str, Any] = {"identity": False}
+
+
+#: Arguments of estimators that the experiments set themselves.
+TAKEN = ("n", "name", "validate")
+
+MOST = 10**12  # largest number of steps, images, epochs or draws
+#: The largest values of options that decide how much memory a run needs, and of seeds.
+LARGEST = {
+    "n": 2**16,
+    "seed": 2**62,
+    "seeds": 10**6,
+    "threads": 1_024,
+    "jobs": 64,
+    "devices": 64,
+    "nodes": 1_024,
+    "batch": 2**20,
+    "latents": 2**20,
+    "latent_classes": 2**16,
+    "hidden": 2**20,
+    "layers": 4,
+    "evaluation_samples": 10**5,
+    "bound_samples": 10**5,
+    "channels": 2**12,
+    "cells": 1_000,
+    "image_size": 512,
+    "candidates": 10**6,
+    "population": 10**6,
+    "tournament": 10**6,
+    "dim": 10**4,
+    "points": 10**5,
+    "draws": 10**6,
+    "comparison_draws": 10**7,
+}
+
+
+class RunOptions(Protocol):
+    """The options of an experiment: its configuration and its folder."""
+
+    def config(self) -> dict[str, Any]:
+        """What the run computes, as JSON: two runs with equal configurations are the same run."""
+        ...
+
+    def folder(self) -> Path:
+        """The run folder."""
+        ...
+
+
+def configuration(options: Any) -> dict[str, Any]:
+    """All fields that say what a run computes, with values as JSON returns them."""
+    chosen = [item.name for item in fields(options) if item.metadata.get("identity", True)]
+    found: dict[str, Any] = json.loads(
+        json.dumps({name: getattr(options, name) for name in chosen})
+    )
+    return found
+
+
+def config_hash(experiment: str, config: Mapping[str, Any]) -> str:
+    """A hash of a configuration: twelve hexadecimal digits, the same on every machine.
+
+    Example:
+        >>> config_hash("vae", {"n": 4, "seed": 0}) == config_hash("vae", {"seed": 0, "n": 4})
+        True
+    """
+    text = json.dumps([experiment, config], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def named_values(texts: Iterable[str]) -> dict[str, Any]:
+    """``NAME=VALUE`` texts as Python values: JSON (0.5, true, null) or the text itself.
+
+    Example:
+        >>> named_values(["alpha=preserve", "debias=true"])
+        {'alpha': 'preserve', 'debias': True}
+    """
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise ValueError(f"estimator_options must be NAME=VALUE, got {text!r}")
+        if name in TAKEN:
+            raise ValueError(f"estimator_options must not name {', '.join(TAKEN)}, got {text!r}")
+        try:
+            found[name] = parse_json(value.encode())
+        except ValueError:
+            found[name] = value
+    return found
+
+
+def check_counts(options: Any, lowest: Mapping[str, float]) -> None:
+    """Raise if a number is too small or too large.
+
+    Args:
+        options: a dataclass.
+        lowest: the smallest value of every option that is checked; the largest is in `LARGEST`.
+    """
+    for name, least in lowest.items():
+        value, most = getattr(options, name), LARGEST.get(name, MOST)
+        if not least <= value:
+            raise ValueError(f"{name} must be at least {least}, got {value}")
+        if value > most:
+            raise ValueError(f"{name} must be at most {most}, got {value}")
+
+
+def check_rates(options: Any, names: Iterable[str]) -> None:
+    """Raise unless the options of these names are positive, finite numbers."""
+    for name in names:
+        value = getattr(options, name)
+        if not value > 0:
+            raise ValueError(f"{name} must be above 0, got {value}")
+        if value == math.inf:
+            raise ValueError(f"{name} must be finite, got {value}")
+
+
+def check_memory(needed: int, what: str) -> None:
+    """Raise if ``what`` needs more bytes than this machine has.
+
+    Linux lets a process allocate more memory than there is, and kills it when it uses it.
+    """
+    if not hasattr(os, "sysconf"):  # on Windows the allocation itself fails
+        return
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > there:
+        raise ValueError(
+            f"{what} must fit into the memory of this machine, {there / 2**30:.0f} GiB, "
+            f"got {needed / 2**30:,.0f} GiB"
+        )

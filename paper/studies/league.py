@@ -1,0 +1,97 @@
+"""The league table of docs/league.md: run what is missing, then write its tables and figure.
+
+Run with `python paper/studies/league.py`. It does the problems of `dbsurf league` one after the
+other, hours on one core, and then the long trainings once more with QuadraticCV learning along from
+their first step. Finished runs, here or in the documentation's `runs.zip`, are not repeated, and a
+broken one goes on from its checkpoint. `--report` only writes what the finished runs say.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+
+from dbsurf_paper.experiments.league import EXPERIMENTS, PRESETS, goals, options, report, study
+from dbsurf_paper.experiments.league.goals import OURS
+from dbsurf_paper.experiments.league.results import BLACK_BOX, FLAGSHIP, Outcome, outcomes
+from dbsurf_paper.report.collect import FINISHED, Run, collect
+from dbsurf_paper.report.document import Block, Chart
+from dbsurf_paper.report.markdown import block_text
+from pages import insert, of_kind, publish, restore, save_csv, save_figure
+
+RUNS, RESULTS = Path("runs/league"), Path("docs/results/league")
+PAGE = Path("docs/league.md")
+
+
+def plan() -> list[options.Options]:
+    """All runs of the study."""
+    runs = options.every(replace(PRESETS["laptop"], resume=True))
+    runs += [
+        replace(one, along=0, estimators=(FLAGSHIP, BLACK_BOX))
+        for one in runs
+        if one.steps == options.LONG
+    ]
+    # Measured again after the whole run, when the network of QuadraticCV had become smaller.
+    runs += [replace(one, estimators=OURS) for one in runs if one.problem == "categorical-vae"]
+    return [replace(one, out=RUNS / one.name()) for one in runs]
+
+
+def rows(found: list[Outcome]) -> pd.DataFrame:
+    """Every row of every problem."""
+    return pd.DataFrame(
+        {"problem": one.title, "steps": one.steps, **row} for one in found for row in one.rows
+    )
+
+
+def state(runs: list[Run]) -> str:
+    """Which runs are finished, and the commands of those that are not."""
+    done = [run.configuration for run in runs if run.state == FINISHED]
+    missing = [one for one in plan() if one.config() not in done]
+    text = f"Finished runs behind the tables: {len(plan()) - len(missing)} of {len(plan())}."
+    if missing:
+        commands = [EXPERIMENTS[0].command_for(one.config()) for one in missing]
+        text += "\nMissing:\n\n```\n" + "\n".join(commands) + "\n```"
+    return text
+
+
+def tables(found: list[Outcome]) -> str:
+    """The tables of every problem under a heading of its own."""
+    parts = []
+    for one in found:
+        blocks: list[Block | None] = [report.table(one), report.biased_table(one)]
+        parts += [f"### {one.title}", *(block_text(block) for block in blocks if block)]
+    return "\n\n".join(parts)
+
+
+def write() -> None:
+    """Tables and figure from the finished runs, as the report computes them."""
+    runs = collect([RUNS], EXPERIMENTS)
+    found = outcomes(runs)
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    publish(RESULTS / "runs.zip", [run.folder for run in runs if run.state == FINISHED])
+    save_csv(rows(found), RESULTS / "league.csv")
+    (section,) = report.sections(runs)
+    (chart,) = of_kind(section.blocks, Chart)
+    save_figure(chart, RESULTS / "figure.csv", RESULTS / "league.png")
+    wanted = goals.table(found)
+    insert(PAGE, "state", state(runs))
+    insert(PAGE, "goals", "" if wanted is None else block_text(wanted))
+    # An empty line before it: Markdown begins no list or heading right below a comment.
+    insert(PAGE, "sentences", "\n" + "\n".join(f"- {text}" for text in report.sentences(runs)))
+    insert(PAGE, "tables", f"\n{tables(found)}\n")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--report", action="store_true", help="run nothing")
+    parser.add_argument("--runs", type=Path, default=RUNS, help="folder of the runs")
+    arguments = parser.parse_args()
+    RUNS = arguments.runs
+    restore(RESULTS / "runs.zip", RUNS)
+    if not arguments.report:
+        for one in plan():
+            study.run(one)
+    write()

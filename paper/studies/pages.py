@@ -1,0 +1,70 @@
+"""Tables and figures of the studies, taken from the report, written into the documentation."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import pandas as pd
+
+from dbsurf_paper.report.charts import save_chart
+from dbsurf_paper.report.document import Block, Chart, Table
+from dbsurf_paper.report.markdown import block_text
+from dbsurf_paper.report.tidy import chart_rows, table_rows
+
+DIGITS = 6  # of numbers in tables, if nothing else is said
+B = TypeVar("B", Table, Chart)
+KEPT = ("config.json", "rows.json", "summary.json", "*.csv")  # of every run folder
+
+
+def restore(archive: Path, place: Path) -> None:
+    """Put the runs that the documentation holds where those of this machine are."""
+    if archive.exists():
+        with zipfile.ZipFile(archive) as file:
+            for name in file.namelist():
+                if not (place / name).exists():
+                    file.extract(name, place)
+
+
+def publish(archive: Path, folders: Sequence[Path]) -> None:
+    """What finished runs have measured, in one file; the same runs give the same bytes."""
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(archive, "w") as file:
+        for folder in sorted(folders, key=lambda folder: folder.name):
+            for path in sorted(path for pattern in KEPT for path in folder.glob(pattern)):
+                entry = zipfile.ZipInfo(f"{folder.name}/{path.name}")
+                entry.compress_type = zipfile.ZIP_DEFLATED
+                file.writestr(entry, path.read_bytes())
+
+
+def insert(page: Path, name: str, text: str) -> None:
+    """Replace what stands between the page's two marks of that name."""
+    start, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+    before, rest = page.read_text().split(start)
+    _, after = rest.split(end)
+    page.write_text(f"{before}{start}\n{text}\n{end}{after}")
+
+
+def of_kind(blocks: Sequence[Block], kind: type[B]) -> list[B]:
+    """The tables or the charts among the blocks of a section."""
+    return [block for block in blocks if isinstance(block, kind)]
+
+
+def save_csv(table: pd.DataFrame, path: Path, digits: int = DIGITS) -> None:
+    """Write a table, numbers to so many digits."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    table.to_csv(path, index=False, float_format=f"%.{digits}g")
+
+
+def save_table(table: Table, path: Path, page: Path, name: str) -> None:
+    """A table of the report as CSV, and in a page."""
+    save_csv(table_rows(table), path)
+    insert(page, name, block_text(table))
+
+
+def save_figure(chart: Chart, csv: Path, figure: Path) -> None:
+    """A chart of the report as a picture, and its points as CSV."""
+    save_csv(chart_rows(chart), csv)
+    save_chart(chart, figure)

@@ -1,0 +1,56 @@
+"""Draw the figure of the table-search study again, from its CSV file.
+
+Run with `python paper/studies/redraw.py`. The runs are not needed: the curves are those that the
+study wrote into docs/results, with the names and colours that the report has today.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from dbsurf_paper.experiments.nas.searches import DBSURF
+from dbsurf_paper.report.charts import save_chart
+from dbsurf_paper.report.document import Chart, Line, Panel
+from dbsurf_paper.report.labels import dataset_name
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+FIRST = 10  # distinct queries: with fewer the accuracies would flatten the rest
+
+
+def search_curves(table: pd.DataFrame) -> Chart:
+    """Accuracies against distinct cells looked up: validation above, test below."""
+    # The exact gradient looks all cells up in the order of their index: that is no curve.
+    table = table[(table.distinct_queries >= FIRST) & (table.estimator != "exact")]
+    columns = {"val_12": "validation accuracy, %", "test_200": "test accuracy, %"}
+    panels = []
+    for column, title in columns.items():
+        for dataset, part in table.groupby("dataset", sort=False):
+            lines = tuple(
+                Line(str(label), tuple(rows.distinct_queries), tuple(rows[column]))
+                for label, rows in part.groupby("estimator", sort=False)
+            )
+            level = DBSURF[str(dataset)] if column == "test_200" else None
+            panels.append(
+                Panel(
+                    dataset_name(str(dataset)),
+                    "distinct cells looked up",
+                    title,
+                    lines,
+                    level=level,
+                    logarithmic=True,
+                )
+            )
+    return Chart("search-curves", "", tuple(panels))
+
+
+def main() -> None:
+    """The figure, as a picture and for print."""
+    chart = search_curves(pd.read_csv(RESULTS / "nas" / "table-search-curves.csv"))
+    for suffix in ("png", "pdf"):
+        save_chart(chart, RESULTS / "nas" / f"table-search.{suffix}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,199 @@
+"""The training study of docs/vae.md: run what is missing, then write its tables and figures.
+
+Run with `python paper/studies/vae_study.py`. It trains the models of the sweeps `training` (120
+runs of 10,000 steps), `peers` (30 more) and `categorical` (12) at the laptop's scale, and three of
+50,000 steps, one after the other, three to twenty minutes each on one core. Runs that the
+documentation holds already (`runs.zip`) are taken from there, finished ones are not run again and a
+broken one goes on from its checkpoint: so the study can be made in parts. `--report` only writes
+what the finished runs say.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dbsurf_paper.experiments.registry import load
+from dbsurf_paper.experiments.vae import (
+    STUDIED,
+    Options,
+    curves,
+    sweep_categorical,
+    sweep_peers,
+    sweep_training,
+    table_1,
+    train,
+)
+from dbsurf_paper.experiments.vae.comparisons import comparisons, evaluations
+from dbsurf_paper.report.collect import FINISHED, Run, collect
+from dbsurf_paper.report.document import Block, Chart, Table
+from dbsurf_paper.report.labels import dataset_name, estimator_name
+from dbsurf_paper.report.markdown import block_text
+from dbsurf_paper.report.numbers import Mean, plus_minus
+from dbsurf_paper.report.tidy import results
+from pages import insert, of_kind, publish, restore, save_csv, save_figure
+
+MEASURED = ("train_negative_elbo", "test_negative_elbo", "test_bound", "gradient_variance")
+RUNS, RESULTS, PAGE = Path("runs/study"), Path("docs/results/vae"), Path("docs/vae.md")
+CHOOSE = Path("docs/choose.md")  # shows where training arrived, too
+LONG, LONG_STEPS = ("loorf", "dbsurf", "quadraticcv"), 50_000
+
+
+def plan() -> list[Options]:
+    """All runs of the study, first seeds first; the long ones are on Fashion-MNIST."""
+    short = sweep_training("laptop")
+    long = [
+        replace(one, steps=LONG_STEPS, evaluate_every=2_500)
+        for one in short
+        if one.estimator in LONG and one.dataset == "fashion-mnist" and one.seed == 0
+    ]
+    peers, categorical = sweep_peers("laptop"), sweep_categorical("laptop")
+    first = [one for one in short if one.seed == 0]
+    named = {}  # by folder: LOORF is among the peers too
+    for one in [*first, *peers, *categorical, *short, *long]:
+        name = f"{one.folder().name}-{one.steps}"
+        name = name if one.latent_classes == 2 else f"{one.latents}x{one.latent_classes}-{name}"
+        named[name] = replace(one, threads=1, resume=True, out=RUNS / name)
+    return list(named.values())
+
+
+def means(runs: list[Run]) -> pd.DataFrame:
+    """Mean and standard error over seeds, for every data set, length and estimator."""
+    rows: list[dict[str, Any]] = []
+    for one in comparisons(runs):
+        for label, group in one.cells.items():
+            row: dict[str, Any] = {"dataset": one.dataset, "evaluations": one.evaluations}
+            row |= {"estimator": label, "steps": one.steps, "seeds": len(group)}
+            for name in MEASURED:
+                mean = Mean.of([float(run.summary[name]) for run in group])
+                row |= {name: mean.value, f"{name}_error": mean.error}
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def report() -> None:
+    """Tables and figures from the finished runs, as the report computes them."""
+    runs = [run for run in collect([RUNS], load("vae")) if run.state == FINISHED]
+    publish(RESULTS / "runs.zip", [run.folder for run in runs])
+    categorical = [run for run in runs if run.configuration["latent_classes"] > 2]
+    binary = [run for run in runs if run.configuration["latent_classes"] == 2]
+    long = [run for run in binary if run.configuration["steps"] == LONG_STEPS]
+    every = [run for run in binary if run.configuration["steps"] < LONG_STEPS]
+    labels = {variant.label for variant in STUDIED}
+    short = [run for run in every if run.label in labels]
+    save_csv(results(runs), RESULTS / "runs.csv")
+    # (More digits than usual, so that rounding them again gives what the pages show.)
+    save_csv(means(binary), RESULTS / "table1.csv", digits=10)
+    insert(PAGE, "table 1", tables(table_1.section(short).blocks))
+    insert(PAGE, "reaching", tables(curves.time_to_reach(short).blocks))
+    steps, seconds, over = of_kind(curves.training_curves(short).blocks, Chart)
+    save_figure(steps, RESULTS / "curves.csv", RESULTS / "figure1.png")
+    save_figure(seconds, RESULTS / "curves-seconds.csv", RESULTS / "figure1-seconds.png")
+    save_figure(over, RESULTS / "curves-over-loorf.csv", RESULTS / "figure1-over-loorf.png")
+    if len(long) < len(LONG):
+        insert(PAGE, "long", f"Finished: {len(long)} of {len(LONG)} runs; the table waits for all.")
+    else:
+        insert(PAGE, "long", tables(table_1.section(long).blocks[:2]))
+        chart, *_ = of_kind(curves.training_curves(long).blocks, Chart)
+        save_figure(chart, RESULTS / "curves-long.csv", RESULTS / "figure1-long.png")
+    insert(PAGE, "every", over_loorf(every))
+    insert(CHOOSE, "vae elbo", arrived(means(every)))
+    insert(PAGE, "categorical", over_loorf(categorical))
+    insert(PAGE, "state", f"Finished runs behind the tables: {len(runs)} of {len(plan())}.")
+
+
+def arrived(table: pd.DataFrame) -> str:
+    """Training -ELBO of all estimators with four evaluations of f, the lowest mean first."""
+    table = table[table.evaluations == 4]
+    datasets = list(dict.fromkeys(table.dataset))
+    rows = []
+    for label, group in table.groupby("estimator", sort=False):
+        own = group.set_index("dataset")
+        cells = [
+            plus_minus(own.train_negative_elbo[name], own.train_negative_elbo_error[name])
+            if name in own.index
+            else "-"
+            for name in datasets
+        ]
+        text = f"| {' | '.join([estimator_name(str(label)), *cells])} |"
+        rows.append((own.train_negative_elbo.mean(), text))
+    head = f"| {' | '.join(['estimator', *map(dataset_name, datasets)])} |"
+    return "\n".join(
+        [head, f"| --- |{' ---: |' * len(datasets)}", *(row for _, row in sorted(rows))]
+    )
+
+
+def over_loorf(runs: list[Run]) -> str:
+    """Training and test -ELBO minus LOORF's of the same seed, the lowest mean first.
+
+    With several seeds it is the mean of the differences ± its standard error: runs of one seed have
+    the same initial weights and see the same images, so that most of the scatter cancels.
+    """
+    datasets = list(dict.fromkeys(one.dataset for one in comparisons(runs)))
+    found: dict[tuple[str, str], dict[int, Run]] = {}
+    for run in runs:
+        place = found.setdefault((run.label, run.configuration["dataset"]), {})
+        place[run.configuration["seed"]] = run
+    rows = []
+    for label in dict.fromkeys(run.label for run in runs):
+        means: dict[str, list[Mean | None]] = {}
+        for name in ("train_negative_elbo", "test_negative_elbo"):
+            means[name] = []
+            for dataset in datasets:
+                own, base = found.get((label, dataset), {}), found.get(("loorf", dataset), {})
+                gaps = [
+                    float(own[seed].summary[name]) - float(base[seed].summary[name])
+                    for seed in sorted(own.keys() & base.keys())
+                ]
+                means[name].append(Mean.of(gaps) if gaps else None)
+        several = [run for dataset in datasets for run in found.get((label, dataset), {}).values()]
+        counts = {str(evaluations(run)) for run in several}
+        seeds = {str(len(found[label, d])) for d in datasets if (label, d) in found}
+        known = [mean.value for mean in means["train_negative_elbo"] if mean is not None]
+        words = [estimator_name(label), ", ".join(sorted(counts)), ", ".join(sorted(seeds))]
+        words += [gap_text(mean) for row in means.values() for mean in row]
+        rows.append((float(np.mean(known)) if known else 0.0, f"| {' | '.join(words)} |"))
+    names = [dataset_name(dataset) for dataset in datasets]
+    titles = ["estimator", "evaluations", "seeds", *names, *(f"{name}, test" for name in names)]
+    head = [f"| {' | '.join(titles)} |", f"|{' --- |' * 3}{' ---: |' * 2 * len(names)}"]
+    return "\n".join([*head, *(text for _, text in sorted(rows))])
+
+
+def gap_text(mean: Mean | None) -> str:
+    """A difference with its sign and, from several seeds, its standard error."""
+    if mean is None:
+        return "-"
+    error = f" ± {mean.error:.2f}" if mean.error > 0 else ""  # NaN of one seed, 0 of LOORF's own
+    return f"{mean.value:+.2f}{error}"
+
+
+def tables(blocks: Sequence[Block]) -> str:
+    """The tables among the blocks, without the numbers of runs, which are those of a report."""
+    return "\n\n".join(block_text(without_runs(table)) for table in of_kind(blocks, Table))
+
+
+def without_runs(table: Table) -> Table:
+    kept = [place for place, title in enumerate(table.titles) if title != "Runs"]
+    rows = tuple(
+        replace(row, cells=tuple(replace(row.cells[place], runs=()) for place in kept))
+        for row in table.rows
+    )
+    titles = tuple(table.titles[place] for place in kept)
+    words = sum(place < table.words for place in kept)
+    return replace(table, titles=titles, rows=rows, words=words)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--report", action="store_true", help="run nothing")
+    restore(RESULTS / "runs.zip", RUNS)
+    if not parser.parse_args().report:
+        for options in plan():
+            train(options)
+    report()

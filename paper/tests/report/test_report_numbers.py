@@ -1,0 +1,52 @@
+"""Means, differences and words for them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from scipy import stats
+
+from dbsurf_paper.report.numbers import Mean, counted, difference, listed, plus_minus, ranges
+
+
+def test_mean_and_standard_error_by_hand():
+    mean = Mean.of([101.0, 103.0, 105.0])  # standard deviation 2
+    assert (mean.value, mean.count) == (103.0, 3)
+    assert mean.error == pytest.approx(2 / math.sqrt(3))
+    assert mean.text() == "103.00 ± 1.15"
+
+
+def test_one_run_has_no_error():
+    mean = Mean.of([120.25])
+    assert math.isnan(mean.error)
+    assert mean.text() == "120.25"
+    assert plus_minus(1234.5, math.nan, 1) == "1,234.5"
+
+
+def test_difference_has_welchs_interval():
+    first, second = [101.0, 103.0, 105.0], [99.5, 100.5]
+    found = difference(first, second)
+    welch = stats.ttest_ind(first, second, equal_var=False).confidence_interval(0.95)
+    assert found.value == pytest.approx(3.0)
+    assert (found.low, found.high) == pytest.approx((welch.low, welch.high))
+    assert found.known
+    assert not found.decided  # three and two seeds: too few for a difference of 3
+    assert difference([10.0, 10.1, 9.9], [1.0, 1.1, 0.9]).decided
+
+
+def test_difference_without_scatter_or_without_seeds():
+    exact = difference([2.0, 2.0], [1.0, 1.0])
+    assert (exact.value, exact.low, exact.high) == (1.0, 1.0, 1.0)
+    assert exact.decided
+    single = difference([2.0], [1.0, 1.5])
+    assert not single.known
+    assert not single.decided
+
+
+def test_words():
+    assert listed(["a"]) == "a"
+    assert listed(["a", "b", "c"]) == "a, b and c"
+    assert counted(1, "seed") == "1 seed"
+    assert counted(1200, "run") == "1,200 runs"
+    assert ranges([3, 1, 2, 9]) == [(1, 3), (9, 9)]

@@ -1,0 +1,314 @@
+"""The studies in benchmarks/ write what the report computes into the documentation's pages."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import itertools
+import json
+import shlex
+import shutil
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from dbsurf_paper.commands.parsing import parse
+from dbsurf_paper.experiments.nas.landscape import Table, synthetic_columns
+from dbsurf_paper.experiments.nas.supernet.methods import METHODS
+from handmade import league_run, nas_run, vae_run
+
+STUDIES = Path(__file__).parents[1] / "studies"
+MARKS = (
+    "state",
+    "table 1",
+    "reaching",
+    "every",
+    "categorical",
+    "long",
+    "vae elbo",
+    "table 2",
+    "choices",
+    "reach",
+    "tuning",
+    "rates",
+)
+MARKS += ("supernet study", "supernet differences", "supernet state", "supernet correlations")
+MARKS += ("goals", "sentences", "tables")
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Path:
+    path = tmp_path / "page.md"
+    path.write_text("".join(f"<!-- {name} -->\nold\n<!-- end of {name} -->\n" for name in MARKS))
+    return path
+
+
+def study(name: str, page: Path, monkeypatch: pytest.MonkeyPatch):
+    """A study's module with its folders in the page's place."""
+    monkeypatch.syspath_prepend(str(STUDIES))
+    module = importlib.import_module(name)
+    monkeypatch.setattr(module, "RUNS", page.parent / "runs")
+    monkeypatch.setattr(module, "RESULTS", page.parent / "results")
+    monkeypatch.setattr(module, "PAGE", page)
+    return module
+
+
+def test_the_vae_study(page, monkeypatch):
+    module = study("vae_study", page, monkeypatch)
+    monkeypatch.setattr(module, "CHOOSE", page)
+    assert len(module.plan()) == 165
+    for estimator, seed, elbo in (
+        ("loorf", 0, 101.0),
+        ("loorf", 1, 103.0),
+        ("dbsurf", 0, 99.5),
+        ("dbsurf", 1, 99.5),
+        ("rodeo", 0, 100.25),  # not in table 1
+    ):
+        options = {"dataset": "mnist", "estimator": estimator, "seed": seed}
+        vae_run(page.parent / "runs", elbo, **options)
+    for estimator, elbo in (("loorf", 120.0), ("mdsurf", 121.5)):
+        vae_run(page.parent / "runs" / "20x10", elbo, estimator=estimator, latent_classes=10)
+    (page.parent / "results").mkdir()
+    module.report()
+    text = page.read_text()
+    assert "102.00 ± 1.00" in text
+    assert "**99.50 ± 0.00**" in text
+    assert "98.66 ± 0.25" in text  # the paper's
+    assert "(run" not in text  # numbers of runs belong to a report, which has their list
+    assert "| Runs |" not in text
+    assert "| RODEO | 100.25 |\n| LOORF | 102.00 ± 1.00 |" in text  # for choose.md
+    assert "| DBsurf | 4 | 2 | -2.50 ± 1.00 | -2.50 ± 1.00 |" in text  # of -1.5 and -3.5
+    assert "| RODEO | 4 | 1 | -0.75 | -0.75 |" in text
+    assert "| LOORF | 4 | 2 | +0.00 | +0.00 |" in text
+    assert "| MDsurf | 4 | 1 | +1.50 | +1.50 |" in text
+    assert "Finished runs behind the tables: 7 of 165." in text
+    results = page.parent / "results"
+    assert (results / "figure1.png").read_bytes()[:4] == b"\x89PNG"
+    runs = pd.read_csv(results / "runs.csv")
+    elbo = runs[runs["measure"] == "train_negative_elbo"]["value"]
+    assert sorted(elbo) == [99.5, 99.5, 100.25, 101.0, 103.0, 120.0, 121.5]
+    curves = pd.read_csv(results / "curves.csv")
+    assert set(curves["series"]) == {"loorf", "dbsurf"}
+    shutil.rmtree(page.parent / "runs")  # what is published is enough to go on from
+    module.restore(results / "runs.zip", page.parent / "runs")
+    before = (results / "runs.zip").read_bytes()
+    module.report()
+    assert (results / "runs.zip").read_bytes() == before
+    assert "102.00 ± 1.00" in page.read_text()
+    table = pd.read_csv(results / "table1.csv").set_index("estimator")
+    row = table.loc["loorf"]
+    assert (row.seeds, row.train_negative_elbo, row.train_negative_elbo_error) == (2, 102.0, 1.0)
+
+
+def test_the_table_search_study(page, monkeypatch):
+    module = study("nas_table_study", page, monkeypatch)
+    runs = page.parent / "runs"
+    for place, estimator in (("search", "dbsurf"), ("same-rate", "loorf"), ("tuning", "dbsurf")):
+        for dataset, accuracy in (("cifar10", 94.0), ("cifar100", 73.0), ("imagenet16-120", 46.0)):
+            tests = [accuracy, accuracy + 0.2]
+            folder = nas_run(
+                runs / place, tests, "NAS-Bench-201", dataset=dataset, estimator=estimator
+            )
+            summary = json.loads((folder / "summary.json").read_text())
+            numbers = {"val_12": 60.0, "test_200": accuracy + 0.1, "test_200_error": 0.1}
+            summary |= {"by_choice": {"best": numbers}, "distinct_queries": 105.0}
+            for cell in summary["found"]:
+                cell["best_reached"] = 50
+            (folder / "summary.json").write_text(json.dumps(summary))
+    tuning = {"method": "dbsurf", "setting": "0.1", "val_12": 60.0, "distinct_queries": 100}
+    rows = [{"dataset": name, **tuning, "chosen": True} for name in module.DATASETS]
+    pd.DataFrame(rows).to_csv(runs / "tuning.csv", index=False)
+    module.report()
+    text = page.read_text()
+    assert "94.10 ± 0.10" in text  # table 2
+    assert "94.100 ± 0.100" in text  # choices
+    assert "50 (100 %)" in text  # reach
+    assert "old" not in text.split("<!-- choices -->")[1].split("<!-- end of choices")[0]
+    results = page.parent / "results"
+    assert (results / "table-search.png").read_bytes()[:4] == b"\x89PNG"
+    assert set(pd.read_csv(results / "table-search-curves.csv")["series"]) == {"dbsurf"}
+    assert len(pd.read_csv(results / "table-search-table2.csv")) >= 11
+
+
+def test_the_supernet_study_compares_all_methods_on_a_seed_before_the_next(page, monkeypatch):
+    module = study("supernet_study", page, monkeypatch)
+    runs = module.runs()
+    assert len(runs) == 33
+    assert {module.key(run) for run in runs[:11]} == {"dbsurf", "loorf", *METHODS} - {"sampled"}
+    assert [run.seed for run in runs] == [0] * 11 + [5] * 11 + [10] * 11
+    for run in runs[:11]:
+        _, options = parse(shlex.split(module.command(run)))
+        assert options.config() == run.config()
+        assert options.folder() == run.folder()
+
+
+def test_the_supernet_study_writes_what_finished_runs_say(page, monkeypatch):
+    module = study("supernet_study", page, monkeypatch)
+    table = Table("NAS-Bench-201", _as_cifar10(synthetic_columns()))
+    monkeypatch.setattr(module, "load_table", lambda dataset: table)
+    folder = page.parent / "supernet"
+
+    def finished(runs: list, seconds: dict[str, float]) -> None:
+        for number, run in enumerate(runs):
+            made = nas_run(folder, [90.0], "NAS-Bench-201", mode="supernet", **_identity(run))
+            summary = json.loads((made / "summary.json").read_text())
+            summary["found"][0]["index"] = 100 * number
+            summary |= {"steps": 10, "seconds": seconds.get(module.key(run), 90.0)}
+            (made / "summary.json").write_text(json.dumps(summary))
+            rows = "step,seconds,images,test_200\n0,0,0,10\n10,1,640,90\n"
+            (made / "metrics.csv").write_text(rows)
+            made.rename(run.folder())
+
+    finished(module.runs(folder)[:22], {"dbsurf": 100.0, "dsnas": 20.0})
+    longer = module.longer_runs(folder)
+    assert [(run.method, run.epochs, run.warmup_epochs) for run in longer] == [
+        ("dsnas", 50, 50)
+    ] * 3
+    assert longer[0].architecture_rate == pytest.approx(0.011 / 5)
+    assert "--epochs 50" in module.command(longer[0])
+    finished(longer[:2], {})
+    module.report(folder)
+    text = page.read_text()
+    assert "Finished searches behind the table: 22 of 33." in text
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    paper = {"DBsurf": "94.36 ± 0.00", "LOORF": "-", "DARTS": "54.30 ± 0.00"}
+    for name, printed in paper.items():
+        end = f" | - | {printed} |"
+        assert any(line.startswith(f"| {name} | 2 |") and line.endswith(end) for line in rows)
+    (dsnas,) = (line for line in rows if line.startswith("| DSNAS | 2 |") and "of 2" in line)
+    assert " 2.000 | " in dsnas  # seconds a step
+    assert dsnas.split("|")[-3].strip() != "-"
+    assert any(line.startswith("| DARTS | 2 |") and " to " in line for line in rows)
+    assert (page.parent / "results" / "supernet-runs.zip").exists()
+    points = pd.read_csv(page.parent / "results" / "supernet-curves.csv")
+    assert set(points["series"]) >= {"dbsurf", "darts", "few-shot"}
+
+
+def _identity(run):
+    """The options of a run that say what it computes."""
+    chosen = {"method", "estimator", "seed", "architecture_rate", "dataset", "epochs"}
+    return {item.name: getattr(run, item.name) for item in fields(run) if item.name in chosen}
+
+
+def _as_cifar10(columns):
+    return {("cifar10", split, epochs): values for (_, split, epochs), values in columns.items()}
+
+
+def test_the_league(page, monkeypatch):
+    module = study("league", page, monkeypatch)
+    runs = page.parent / "runs"
+    variances = {"quadraticcv": 12.0, "quadraticcv uses=values": 50.0, "mdsurf": 75.0}
+    league_run(runs, {**variances, "reinmax": 1.0}, dataset="mnist")
+    league_run(runs, {"quadraticcv": 30.0}, dataset="omniglot")
+    module.write()
+    text = page.read_text()
+    assert len(module.plan()) == 16
+    assert "Finished runs behind the tables: 2 of 16." in text
+    assert "dbsurf league --problem vae --dataset omniglot --steps 30000" in text
+    assert "at most 0.2 | mnist VAE | 0.120 to 0.120 | 4 evaluations | **met**" in text
+    assert "|  |  | omniglot VAE | 0.300 to 0.300 | 4 evaluations | not met" in text
+    assert "at most 0.7 | mnist VAE | 0.500 to 0.500 | 4 evaluations | **met**" in text
+    assert "| mnist VAE | 0.667 to 0.667 | 4 evaluations, MDsurf | **met**" in text
+    assert "| QuadraticCV | yes | **0.120** (± 0.002) |" in text
+    assert "| ReinMax | 0.010 + 0.250 | 3.0 (1.50) |" in text
+    blind = "without the gradient of f it is 0.500 of LOORF's (0.486 to 0.514), by QuadraticCV"
+    assert blind in text
+    results = page.parent / "results"
+    assert len(pd.read_csv(results / "league.csv")) == 7
+    assert set(pd.read_csv(results / "figure.csv")["series"]) == {*variances}
+    assert (results / "league.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_a_run_of_chosen_estimators_takes_the_place_of_rows_of_a_whole_run(page, monkeypatch):
+    module = study("league", page, monkeypatch)
+    runs = page.parent / "runs"
+    league_run(runs, {"quadraticcv": 30.0, "mdsurf": 75.0}, dataset="mnist")
+    league_run(runs, {"quadraticcv": 18.0}, dataset="mnist", estimators=("quadraticcv",))
+    module.write()
+    text = page.read_text()
+    assert "| QuadraticCV | yes | **0.180** (± 0.003) |" in text
+    assert "| MDsurf | no | 0.750 (± 0.011) |" in text
+
+
+def test_learning_along_from_the_first_step_is_a_row_of_its_own(page, monkeypatch):
+    module = study("league", page, monkeypatch)
+    runs = page.parent / "runs"
+    league_run(runs, {"quadraticcv": 30.0}, dataset="mnist", steps=30_000)
+    whole = {"steps": 30_000, "along": 0, "estimators": ("quadraticcv",)}
+    league_run(runs, {"quadraticcv": 18.0}, dataset="mnist", **whole)
+    module.write()
+    text = page.read_text()
+    assert "| mnist VAE (learning along the last 2,000) | 0.300 to 0.300 |" in text
+    assert "| mnist VAE | 0.180 to 0.180 | 4 evaluations | **met**" in text
+
+
+@pytest.mark.parametrize("name", ["vae_study", "league", "supernet_study"])
+def test_published_runs_are_those_that_the_study_looks_for(name, monkeypatch, tmp_path):
+    """Otherwise the study would run again what the documentation holds, or refuse it."""
+    monkeypatch.syspath_prepend(str(STUDIES))
+    module = importlib.import_module(name)
+    if name == "supernet_study":
+        archive = STUDIES.parents[1] / module.RESULTS / module.ARCHIVE
+        if not archive.exists():
+            pytest.skip("no supernet run is published yet")
+        module.restore(archive, tmp_path)
+        planned = [*module.runs(tmp_path), *module.longer_runs(tmp_path)]
+    else:
+        archive, planned = STUDIES.parents[1] / module.RESULTS / "runs.zip", module.plan()
+        module.restore(archive, tmp_path)
+    configurations = {options.folder().name: options.config() for options in planned}
+    published = sorted(tmp_path.iterdir())
+    assert published
+    for folder in published:
+        summary = json.loads((folder / "summary.json").read_text())
+        assert summary["configuration"] == configurations[folder.name], folder.name
+
+
+def test_the_variance_that_is_due_to_pairs(monkeypatch):
+    """The definition written out: different samples, pairs of different bits that vary."""
+    monkeypatch.syspath_prepend(str(STUDIES))
+    module = importlib.import_module("residual")
+    random, n = torch.Generator().manual_seed(0), 6
+    probs = torch.tensor([[0.3, 0.6, 0.5, 0.9999]], dtype=torch.float64)
+    samples = torch.bernoulli(probs.expand(n, 1, 4), generator=random)
+    values = torch.randn(n, 1, generator=random, dtype=torch.float64)
+    bits = ((samples - probs) / (probs * (1 - probs)).sqrt())[:, 0]
+    centred = (values - values.mean(0))[:, 0]
+    wanted = sum(
+        centred[i] * centred[j] * bits[i, k] * bits[i, m] * bits[j, k] * bits[j, m]
+        for i, j in itertools.permutations(range(n), 2)
+        for k, m in itertools.combinations(range(3), 2)  # the last bit hardly varies
+    ) / (n * (n - 1))
+    torch.testing.assert_close(module.of_pairs(values, samples, probs), wanted)
+
+
+def test_what_the_control_variate_leaves(tmp_path, monkeypatch):
+    """Shares of a tiny run: what h leaves and misses, and that an exact slope misses nothing."""
+    from dbsurf_paper.experiments.league import PRESETS, study
+
+    monkeypatch.syspath_prepend(str(STUDIES))
+    module = importlib.import_module("residual")
+    options = replace(PRESETS["smoke"], problem="vae", steps=60, estimators=("quadraticcv",))
+    study.complete(replace(options, out=tmp_path))
+    found = module.shares(tmp_path, 400)
+    assert found.pop("problem").endswith("60 steps")
+    assert all(-0.05 < value < 1.5 for value in found.values())
+    assert 0.5 < found["linear"] < 1.1  # hardly trained, f is nearly linear
+    assert abs(found["linear"] + found["pairs"] - 1) < 0.1
+    assert found["pairs left by h"] < found["left by h"]
+    # The shares add up: what h leaves is what its slope misses, and what no slope could help.
+    rest = found["left by h"] - found["with the exact slope"] - found["due to the slope"]
+    assert abs(rest) < 0.1
+
+
+def test_the_numbers_of_the_page_on_bias_are_those_of_the_file(monkeypatch):
+    monkeypatch.syspath_prepend(str(STUDIES))
+    bias = importlib.import_module("bias")
+    text, rows = bias.PAGE.read_text(), list(csv.DictReader(bias.RESULTS.read_text().splitlines()))
+    for name in bias.PROBLEMS:
+        block = text.split(f"<!-- {name} -->\n")[1].split(f"\n<!-- end of {name} -->")[0]
+        assert block == bias.table([row for row in rows if row["problem"] == name])
+        assert block.count("\n") == len(bias.ESTIMATORS) + 1
