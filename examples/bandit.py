@@ -26,7 +26,7 @@ ESTIMATORS = {
     "LOORF": lambda: dbsurf.LOORF(N),
     "DBsurf": lambda: dbsurf.DBsurf(N),
     "MDsurf": lambda: dbsurf.MDsurf(N),
-    "QuadraticCV, black box": lambda: dbsurf.QuadraticCV(N, "values"),
+    "QuadraticCV, black box": lambda: dbsurf.QuadraticCV(N, uses="values"),
     "exact": dbsurf.Exact,
 }
 

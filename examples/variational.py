@@ -27,7 +27,7 @@ ESTIMATORS = {
     "MDsurf": lambda: dbsurf.MDsurf(N),
     "DoubleCV": lambda: dbsurf.DoubleCV(N),
     "QuadraticCV": lambda: dbsurf.QuadraticCV(N - 1),  # and the mean: N evaluations as well
-    "QuadraticCV, black box": lambda: dbsurf.QuadraticCV(N, "values"),
+    "QuadraticCV, black box": lambda: dbsurf.QuadraticCV(N, uses="values"),
     "exact": dbsurf.Exact,
 }
 

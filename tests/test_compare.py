@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.distributions import Bernoulli, Categorical, Independent, Poisson
 
 import dbsurf
-from dbsurf.compare import CONTENDERS, Row, _recommend
+from dbsurf.compare import Row, _every, _recommend
 
 f64 = torch.float64
 PROBS = torch.linspace(0.15, 0.85, 6, dtype=f64)
@@ -254,7 +254,7 @@ def test_a_black_box_is_compared_with_what_can_be_tried():
 
     found = dbsurf.compare(simulator, Independent(Bernoulli(PROBS), 1), 4, draws=40)
     tried = {row.estimator for row in found.rows}
-    assert {"LOORF(4)", "MDsurf(4)", 'QuadraticCV(4, "values")'} <= tried
+    assert {"LOORF(4)", "MDsurf(4)", 'QuadraticCV(4, uses="values")'} <= tried
     for label in ("DoubleCV(4)", "QuadraticCV(3)"):
         assert found.left_out[label].startswith("f is not differentiable in x: Can't call numpy()")
     assert found.build().n == 4

@@ -58,8 +58,10 @@ def main() -> None:
         base_trace, base_error = trace_of_covariance(base)
         signal = (base.mean(0).square().sum() - base_trace / DRAWS).item()  # without its noise
         tried = {"least discrepancy": dbsurf.MDsurf(n)}
-        tried |= {f"{s:g} preserve": dbsurf.DBsurf(n, s * keeping, True) for s in SHARES}
-        tried |= {f"{a:g}": dbsurf.DBsurf(n, a, True) for a in NUMBERS}
+        tried |= {
+            f"{s:g} preserve": dbsurf.DBsurf(n, alpha=s * keeping, debias=True) for s in SHARES
+        }
+        tried |= {f"{a:g}": dbsurf.DBsurf(n, alpha=a, debias=True) for a in NUMBERS}
         for label, estimator in tried.items():
             found = gradients(estimator)
             trace, error = trace_of_covariance(found)

@@ -77,12 +77,12 @@ ESTIMATORS = (
     "MuProp({n})",
     "StraightThrough({n})",
     "ReinMax({n})",
-    "GumbelSoftmax({n}, 1.0)",
-    "GumbelSoftmax({n}, 0.5)",
-    "GumbelSoftmax({n}, 0.1)",
-    "GumbelSoftmax({n}, 1.0, hard=True)",
-    "GumbelSoftmax({n}, 0.5, hard=True)",
-    "GumbelSoftmax({n}, 0.1, backward_temperature=1.0)",
+    "GumbelSoftmax({n}, temperature=1.0)",
+    "GumbelSoftmax({n}, temperature=0.5)",
+    "GumbelSoftmax({n}, temperature=0.1)",
+    "GumbelSoftmax({n}, temperature=1.0, hard=True)",
+    "GumbelSoftmax({n}, temperature=0.5, hard=True)",
+    "GumbelSoftmax({n}, temperature=0.1, backward_temperature=1.0)",
 )
 COUNTS = (2, 16)
 FIELDS = ("problem", "estimator", "unbiased", "bias", "bias_error", "error_2", "error_16")

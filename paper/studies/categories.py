@@ -47,7 +47,7 @@ def main() -> None:
             tried = {"LOORF": dbsurf.LOORF(n)}
             for share in SHARES:
                 sampler = dbsurf.samplers.Residual(share)
-                tried[f"Residual({share:g})"] = dbsurf.LeaveOneOut(n, sampler, debias=True)
+                tried[f"Residual({share:g})"] = dbsurf.LeaveOneOut(n, sampler=sampler, debias=True)
             tried["StickBreaking"] = dbsurf.StickBreaking(n)
             base = base_error = 1.0
             for label, estimator in tried.items():

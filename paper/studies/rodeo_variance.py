@@ -55,7 +55,7 @@ def main() -> None:
     batches = Batches(images, BATCH, streams, device)
     model = DiscreteVAE(mean_image(images), generator=streams.weights)
     trainer = Trainer(model, [dbsurf.LOORF(4, validate=False)], batches, streams, 3e-4)
-    rodeos = {n: dbsurf.RODEO(n, rate=options.rate, validate=False) for n in options.n}
+    rodeos = {n: dbsurf.RODEO(n, lr=options.rate, validate=False) for n in options.n}
     random = torch.Generator().manual_seed(options.seed)
     probe = fixed_images(batches.images, BATCH).to(model.mean)
 

@@ -5,7 +5,7 @@ loss = dbsurf.DBsurf(n=4)(f, dist).mean()
 loss.backward()
 """
 
-from dbsurf import distributions, laws, samplers, sequences
+from dbsurf import distributions, estimators, laws, measure, samplers, sequences
 from dbsurf.compare import Comparison, compare
 from dbsurf.distributions import Finite
 from dbsurf.estimators import (
@@ -40,8 +40,9 @@ from dbsurf.estimators import (
     available,
     exact,
     get,
-    surrogate,
+    register,
 )
+from dbsurf.gradient.surrogate import surrogate
 from dbsurf.samplers.dbsample import discrepancy, sample
 
 __version__ = "0.1.0"
@@ -81,9 +82,12 @@ __all__ = [
     "compare",
     "discrepancy",
     "distributions",
+    "estimators",
     "exact",
     "get",
     "laws",
+    "measure",
+    "register",
     "sample",
     "samplers",
     "sequences",

@@ -7,6 +7,7 @@ traces, and callers can skip them by ``validate=False``.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from numbers import Integral
 
 import torch
@@ -25,6 +26,40 @@ def sample_count(n: object, *, minimum: int = 1, even: bool = False, owner: str 
     if not whole or n < minimum or (even and n % 2):  # type: ignore[operator]
         raise ValueError(f"n must be {wanted}{f' for {owner}' if owner else ''}, got {n!r}")
     return int(n)  # type: ignore[call-overload,no-any-return]
+
+
+def flag(value: object, name: str) -> bool:
+    """Return ``value`` if it is True or False."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be True or False, got {value!r}")
+    return value
+
+
+def choice(value: object, name: str, options: Sequence[str | None]) -> None:
+    """Check that ``value`` is one of the options."""
+    if not any(value is option or value == option for option in options):
+        words = ", ".join(map(repr, options))
+        raise ValueError(f"{name} must be one of {words}, got {value!r}")
+
+
+def positive(value: object, name: str, *, none: bool = False) -> None:
+    """Check that ``value`` is a finite number > 0; with ``none``, None will do too."""
+    if value is None and none:
+        return
+    if not is_finite_number(value) or not value > 0:  # type: ignore[operator]
+        raise ValueError(f"{name} must be a number > 0{' or None' if none else ''}, got {value!r}")
+
+
+def decay(value: object) -> None:
+    """Check the factor on running sums at each call."""
+    if not is_finite_number(value) or not 0 <= value < 1:  # type: ignore[operator]
+        raise ValueError(f"decay must be a number in [0, 1), got {value!r}")
+
+
+def coefficient(value: object) -> None:
+    """Check the coefficient of a control variate: a number, or None to tune it."""
+    if value is not None and not is_finite_number(value):
+        raise ValueError(f"coefficient must be a finite number or None, got {value!r}")
 
 
 def correction(alpha: object) -> None:
@@ -76,8 +111,10 @@ def generator_device(generator: torch.Generator | None, device: torch.device) ->
 def baseline(given: object, f_values: Tensor) -> Tensor | float:
     """Return a caller's baseline if it can be subtracted from f-values ``(n, *batch)``."""
     wanted = f"baseline must be a number or a tensor that broadcasts to {tuple(f_values.shape)}"
-    if isinstance(given, (int, float)) and not isinstance(given, bool):
-        return float(given)
+    if is_finite_number(given):
+        return float(given)  # type: ignore[arg-type]
+    if isinstance(given, float):
+        raise ValueError(f"baseline must be finite, got {given!r}")
     if not isinstance(given, Tensor):
         raise ValueError(f"{wanted} (n, *batch), got {type(given).__name__}")
     fits = given.ndim <= f_values.ndim and all(
@@ -86,12 +123,14 @@ def baseline(given: object, f_values: Tensor) -> Tensor | float:
     )
     if not fits:
         raise ValueError(f"{wanted} (n, *batch), got shape {tuple(given.shape)}")
+    if not torch.compiler.is_compiling():
+        finite_tensor(given, "baseline must be finite")
     return given.detach().to(f_values.dtype)
 
 
 def finite_tensor(values: Tensor, demand: str) -> None:
     """Check that no entry is NaN or infinite; ``demand`` says what was expected."""
-    if values.numel() == 0 or torch._C._are_functorch_transforms_active():
+    if values.numel() == 0 or under_transform():
         return
     low, high = torch.aminmax(values.detach())  # NaN spreads into both, and no copy is made
     if not (torch.isfinite(low) and torch.isfinite(high)):
@@ -106,3 +145,19 @@ def is_finite_number(value: object) -> bool:
     """Whether ``value`` is a number, and not NaN or infinite."""
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return number and math.isfinite(value)  # type: ignore[arg-type]
+
+
+# --- where tensor values cannot be read -----------------------------------------------------------
+
+
+def under_transform() -> bool:
+    """Whether this runs inside a transform of torch.func."""
+    return torch._C._are_functorch_transforms_active()
+
+
+def transformed() -> bool:
+    """Whether this runs inside torch.compile or a transform of torch.func.
+
+    There tensor values cannot be read, and a second backward is not possible.
+    """
+    return torch.compiler.is_compiling() or under_transform()

@@ -2,63 +2,37 @@
 
 from __future__ import annotations
 
+import html
 import math
 import re
 import statistics
-import time
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution
 
 from dbsurf import checks
 from dbsurf.distributions import coordinates
-from dbsurf.estimators.base import Estimator
-from dbsurf.estimators.exact import Exact
 from dbsurf.estimators.loorf import LOORF
-from dbsurf.estimators.objective import Function
-from dbsurf.estimators.registry import get
-from dbsurf.estimators.unordered_set import UnorderedSet
-
-CONFIDENCE = 1.96  # two-sided 95 %
-AFFORDABLE = 2**14  # states that the reference may enumerate
-FEWEST = 10  # nothing is recommended if fewer estimates than this are not zero
-
-ENUMERABLE = 2**10  # states that an estimator may enumerate in every estimate
-
-# The estimators that are compared by default, with n evaluations of f each: n samples, or fewer if
-# f is evaluated at other points too.
-CONTENDERS = (
-    'Reinforce({n}, baseline="running-mean")',
-    "LOORF({n})",
-    "DBsurf({n})",
-    "DBsurf({n}, debias=True)",
-    'DBsurf({n}, alpha="preserve", debias=True)',
-    "MDsurf({n})",
-    "ARMS({n})",
-    'ARMS({n}, copula="gaussian")',
-    "DisARM({n})",
-    "DoubleCV({n})",
-    "CrossFitted({n})",
-    'QuadraticCV({n}, "values")',
-    'QuadraticCV({n}, "gradient")',
-    "QuadraticCV({less})",
-    "RODEO({n})",
-    "ARM({n})",
-    "MuProp({less})",
-    "REBAR({third})",
-    "RELAX({n})",
-    "UnorderedSet({n})",
-    "LocalExpectation(1)",
-    "IndeCateR(1)",
-    "StickBreaking({n})",
-    "StraightThrough({n})",
-    "GumbelSoftmax({n})",
-    "ReinMax({n})",
+from dbsurf.gradient.estimator import Estimator
+from dbsurf.gradient.function import Evaluator, Function
+from dbsurf.gradient.registry import ESTIMATORS, estimator_class, get
+from dbsurf.measure import (
+    Problem,
+    Spread,
+    exact_reference,
+    interleaved,
+    long_run,
+    ratio,
+    squared_bias,
 )
+
+FEWEST = 10  # nothing is recommended if fewer estimates than this are not zero
+ENUMERABLE = 2**10  # states that an estimator may enumerate in every estimate
+WIDTH = 80  # columns of a terminal
 
 
 @dataclass(frozen=True)
@@ -66,15 +40,19 @@ class Row:
     """One estimator's part of a comparison.
 
     Attributes:
-        estimator: the call that builds it, as `dbsurf.get` takes it.
+        estimator: the call that builds it, as `dbsurf.get` takes it; the label of an object that
+            the caller gave.
         unbiased: whether it is unbiased by construction.
-        needs_grad_f: whether it uses the gradient of f.
+        needs_grad_f: whether f has to be differentiable in x for it.
+        grad_f: whether it uses the gradient of f: "yes", "no", or "if f has one".
         learns: whether it has a state; it is trained on this one problem before it is measured.
         evaluations: evaluations of f per estimate.
         variance: trace of the covariance of the estimate, summed over the batch.
         variance_low: lower end of its 95 % interval.
         variance_high: upper end.
         relative_variance: variance over LOORF's.
+        relative_low: lower end of its 95 % interval.
+        relative_high: upper end.
         bias: length of the difference between mean estimate and reference, noise removed;
             0 for estimators that are unbiased by construction.
         mean_squared_error: variance plus the square of the bias.
@@ -84,15 +62,21 @@ class Row:
     estimator: str
     unbiased: bool
     needs_grad_f: bool
+    grad_f: str
     learns: bool
     evaluations: int
     variance: float
     variance_low: float
     variance_high: float
     relative_variance: float
+    relative_low: float
+    relative_high: float
     bias: float
     mean_squared_error: float
     milliseconds: float
+
+
+COLUMNS = ("estimator", "f calls", "grad f", "variance / LOORF's", "bias", "ms")
 
 
 @dataclass(frozen=True)
@@ -123,44 +107,87 @@ class Comparison:
 
         return pd.DataFrame([asdict(row) for row in self.rows])
 
+    def plot(self, ax: Any = None) -> Any:
+        """Variance over LOORF's with its 95 % interval, one mark an estimator, as a figure.
+
+        Args:
+            ax: a matplotlib axis to draw into; None for a new figure.
+
+        Returns:
+            The axis.
+        """
+        import matplotlib.pyplot as plt
+
+        rows = [row for row in reversed(self.rows) if row.relative_variance > 0]
+        if ax is None:
+            _, ax = plt.subplots(figsize=(7, 1 + 0.28 * len(rows)), layout="constrained")
+        for place, row in enumerate(rows):
+            colour = "#0072B2" if row.unbiased else "#D55E00"
+            ax.plot([row.relative_low, row.relative_high], [place, place], color=colour, lw=1.5)
+            marker = "o" if row.unbiased else "x"
+            ax.plot(row.relative_variance, place, marker, color=colour, ms=6)
+        ax.axvline(1, color="#777777", lw=1, ls="--")
+        ax.set_yticks(range(len(rows)), [row.estimator for row in rows], fontsize=8)
+        ax.set_xscale("log")
+        ax.set_xlabel("variance over LOORF's at equal evaluations of f (x: biased)")
+        return ax
+
     def __str__(self) -> str:
-        titles = ["estimator", "f calls", "grad f", "variance", "95 % interval", "/ LOORF"]
-        titles += ["bias", "mse", "ms"]
-        lines = [titles] + [
-            [
-                row.estimator,
-                str(row.evaluations),
-                "yes" if row.needs_grad_f else "no",
-                f"{row.variance:.3g}",
-                f"{row.variance_low:.3g} to {row.variance_high:.3g}",
-                "-" if math.isnan(row.relative_variance) else f"{row.relative_variance:.2f}",
-                "none" if row.unbiased else f"{row.bias:.2g}",
-                f"{row.mean_squared_error:.3g}",
-                f"{row.milliseconds:.2f}",
-            ]
-            for row in self.rows
-        ]
-        widths = [max(len(line[column]) for line in lines) for column in range(len(titles))]
-        text: list[str] = []
+        lines = [list(COLUMNS), *map(_cells, self.rows)]
+        widths = [max(len(line[column]) for line in lines) for column in range(len(COLUMNS))]
+        # The calls are shortened so that a line fits a terminal.
+        widths[0] = min(widths[0], WIDTH - sum(widths[1:]) - 2 * (len(widths) - 1))
+        text = [*textwrap.wrap(f"Use {self.recommended}: {self.reason}.", WIDTH), ""]
         for label, *words in lines:
+            short = label if len(label) <= widths[0] else f"{label[: widths[0] - 2]}.."
             padded = [word.rjust(width) for word, width in zip(words, widths[1:], strict=True)]
-            text.append("  ".join([label.ljust(widths[0]), *padded]))
-        text.insert(1, "-" * len(text[0]))
-        text += [f"(bias against {self.reference})"]
+            text.append("  ".join([short.ljust(widths[0]), *padded]))
+        text += textwrap.wrap(f"(bias against {self.reference})", WIDTH)
         for why in dict.fromkeys(self.left_out.values()):
             labels = [label for label, reason in self.left_out.items() if reason == why]
-            text.append(f"(left out: {', '.join(labels)}; {why})")
-        text.append(f"Use {self.recommended}: {self.reason}.")
+            text += textwrap.wrap(f"(left out: {', '.join(labels)}; {why})", WIDTH)
         return "\n".join(text)
+
+    def _repr_html_(self) -> str:
+        """The same for a notebook."""
+        head = "".join(f"<th>{html.escape(title)}</th>" for title in COLUMNS)
+        rows = []
+        for row in self.rows:
+            cells = [html.escape(cell) for cell in _cells(row)]
+            cells[0] = f"<code>{cells[0]}</code>"
+            if row.estimator == self.recommended:
+                cells[0] = f"<b>{cells[0]}</b>"
+            rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
+        verdict = f"Use <code>{html.escape(self.recommended)}</code>: {html.escape(self.reason)}."
+        body = "".join(rows)
+        return f"<p>{verdict}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cells(row: Row) -> list[str]:
+    ratio_text = "-"
+    if not math.isnan(row.relative_variance):
+        width = max(row.relative_high - row.relative_variance, 0.0)
+        ratio_text = f"{row.relative_variance:.3g} ± {width:.1g}"
+    return [
+        row.estimator,
+        str(row.evaluations),
+        row.grad_f,
+        ratio_text,
+        "none" if row.unbiased else f"{row.bias:.2g}",
+        f"{row.milliseconds:.2f}",
+    ]
 
 
 def compare(
     f: Function,
-    dist: Distribution,
+    dist: Any,
     n: int = 4,
     *,
     draws: int = 1000,
-    estimators: Sequence[str] | None = None,
+    estimators: Sequence[str | Estimator] | None = None,
+    context: Tensor | None = None,
+    inputs: Any = None,
+    fold: bool = False,
     generator: torch.Generator | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Comparison:
@@ -173,18 +200,21 @@ def compare(
     Args:
         f: maps samples ``(n, *batch, *event)`` to values ``(n, *batch)``.
         dist: a discrete torch distribution.
-        n: samples, and so evaluations of f, per estimate.
+        n: evaluations of f per estimate.
         draws: estimates per estimator; the relative error of a variance is about
             ``sqrt(2 / draws)`` or somewhat more.
-        estimators: names, or calls such as ``'ARMS(4, copula="gaussian")'``; None for all that
-            apply.
+        estimators: names, calls such as ``'ARMS(4, copula="gaussian")'``, or estimators themselves,
+            which learn as the others do; None for all that apply.
+        context: features for each batch element, as in a call of an estimator.
+        inputs: data that f gets beside the samples, as in a call of an estimator.
+        fold: f takes samples and batch as one axis, as in a call of an estimator.
         generator: source of randomness, on the distribution's device.
         progress: called with the share done, from 0 to 1.
 
     Returns:
-        A `Comparison`: print it, look at its rows, or take ``to_frame()``.
+        A `Comparison`: print it, look at its rows, ``plot()`` it, or take ``to_frame()``.
 
-    Example:
+    Examples:
         >>> import torch, dbsurf
         >>> from torch.distributions import Bernoulli, Independent
         >>> q = Independent(Bernoulli(torch.tensor([0.2, 0.5, 0.9])), 1)
@@ -194,174 +224,174 @@ def compare(
     """
     checks.sample_count(n, minimum=2, owner="compare")
     checks.sample_count(draws, minimum=10, owner="draws of compare")
-    built, left_out = _contenders(f, dist, n, estimators, generator)
-    asked: dict[str, int] = {}
+    problem = Problem(f, dist, context, inputs, fold, generator)
+    built, left_out = _contenders(problem, n, estimators)
+    evaluated: dict[str, int] = {}
     for label, estimator in list(built.items()):
         try:
-            for _ in range(draws if estimator.learns else 1):
-                estimate = estimator.estimate(f, dist, generator=generator)
-            asked[label] = estimator.evaluations or len(estimate.f_values)
-            if estimators is None and asked[label] > n:
-                raise ValueError(f"it evaluates f {asked[label]} times for this law, not {n}")
+            for _ in range(draws if estimator.learns else 0):
+                problem.estimate(estimator)
+            evaluated[label] = problem.evaluations(estimator)
+            if estimators is None and evaluated[label] > n:
+                raise ValueError(f"it evaluates f {evaluated[label]} times for this law, not {n}")
         except Exception as failure:  # f is the user's: it may raise anything
             left_out[label] = _first_line(failure)
             del built[label]
             continue
         estimator.eval()
-    yardstick = f"LOORF({n})"
     gradients: dict[str, list[Tensor]] = {label: [] for label in built}
-    times: dict[str, list[float]] = {label: [] for label in built}
-    for i in range(draws):
-        for label, estimator in built.items():
-            start = time.perf_counter()
-            gradient = (
-                estimator.estimate(f, dist, generator=generator).grad.flatten().double().cpu()
-            )
-            times[label].append(time.perf_counter() - start)  # the copy above waits for the device
-            gradients[label].append(gradient)
-        if progress is not None:
-            progress((i + 1) / draws)
-    truth, noise, reference = _reference(f, dist, n, draws, generator)
-    varied = int((torch.stack(gradients[yardstick]) != 0).any(-1).sum())
-    stacked = {label: torch.stack(found) for label, found in gradients.items()}
-    baseline = trace_of_covariance(stacked[yardstick])[0]
+    seconds: dict[str, list[float]] = {label: [] for label in built}
+    for count, (label, gradient, time) in enumerate(interleaved(built, problem, draws), 1):
+        gradients[label].append(gradient)
+        seconds[label].append(time)
+        if progress is not None and count % len(built) == 0:
+            progress(count / len(built) / draws)
+    reference = exact_reference(problem) or long_run(LOORF(n), problem, 10 * draws)
+    spreads = {label: Spread.of(torch.stack(found)) for label, found in gradients.items()}
+    yardstick = f"LOORF({n})"
     rows = []
     for label, estimator in built.items():
-        variance, error = trace_of_covariance(stacked[label])
-        bias = 0.0
-        if not estimator.unbiased:
-            gap = (stacked[label].mean(0) - truth).square().sum().item()
-            bias = math.sqrt(max(0.0, gap - variance / draws - noise))
+        found, over = spreads[label], ratio(spreads[label], spreads[yardstick])
+        bias = 0.0 if estimator.unbiased else math.sqrt(squared_bias(found, reference)[0])
         rows.append(
             Row(
                 estimator=label,
                 unbiased=estimator.unbiased,
                 needs_grad_f=estimator.needs_grad_f,
+                grad_f=estimator.grad_f.words,
                 learns=estimator.learns,
-                evaluations=asked[label],
-                variance=variance,
-                variance_low=max(0.0, variance - CONFIDENCE * error),
-                variance_high=variance + CONFIDENCE * error,
-                relative_variance=variance / baseline if baseline > 0 else math.nan,
+                evaluations=evaluated[label],
+                variance=found.variance,
+                variance_low=found.interval.low,
+                variance_high=found.interval.high,
+                relative_variance=over.value,
+                relative_low=over.low,
+                relative_high=over.high,
                 bias=bias,
-                mean_squared_error=variance + bias**2,
-                milliseconds=1000 * statistics.median(times[label]),
+                mean_squared_error=found.variance + bias**2,
+                milliseconds=1000 * statistics.median(seconds[label]),
             )
         )
     rows.sort(key=lambda row: row.mean_squared_error)
     best, reason = _recommend(rows)
+    varied = int((torch.stack(gradients[yardstick]) != 0).any(-1).sum())
     if varied < FEWEST:
         best = yardstick
         reason = (
             f"only {varied} of its {draws} estimates were not zero, too few to compare anything; "
             "raise draws"
         )
-    return Comparison(rows, best, reason, reference, left_out)
+    return Comparison(rows, best, reason, reference.words, left_out)
 
 
 def _contenders(
-    f: Function,
-    dist: Distribution,
-    n: int,
-    wanted: Sequence[str] | None,
-    generator: torch.Generator | None,
+    problem: Problem, n: int, wanted: Sequence[str | Estimator] | None
 ) -> tuple[dict[str, Estimator], dict[str, str]]:
     """The estimators that apply, and why the others do not."""
     yardstick = f"LOORF({n})"
-    if wanted is None:
-        labels = [label.format(n=n, less=n - 1, third=n // 3) for label in CONTENDERS]
-    else:
-        labels = [name if "(" in name else _spell(name, n) for name in wanted]
-    if yardstick not in labels:
-        labels.insert(0, yardstick)
+    problem.estimate(LOORF(n))  # raises here if f or dist is wrong
+    candidates = _every(n) if wanted is None else _chosen(wanted, n)
+    if yardstick not in candidates:
+        candidates = {yardstick: lambda: LOORF(n), **candidates}
     built: dict[str, Estimator] = {}
     left_out: dict[str, str] = {}
-    LOORF(n).estimate(f, dist, generator=generator)  # raises here if f or dist is wrong
-    for label in labels:
+    no_gradient = _no_gradient(problem, n)
+    for label, build in candidates.items():
         try:
-            estimator = get(label)
+            estimator = build()
             if estimator.objective != "mean":
                 raise ValueError(
                     f"estimators must have the objective E[f], got {label}, whose objective is "
                     f"{estimator.objective}"
                 )
-            estimator.check(dist)
+            estimator.check(problem.dist)
             if wanted is None:
-                _check_default(estimator, dist, n)
+                _check_default(estimator, problem.dist, n)
         except ValueError as error:
             if wanted is not None:
                 raise
             # Leave the name out of the reason, so that estimators with the same reason are joined.
             left_out[label] = re.sub(r" for \w+,", ",", str(error))
             continue
-        if estimator.needs_grad_f or estimator.grad_f_for != "nothing":
-            why = _no_gradient(f, dist, n, generator)
-            if why is not None:
-                left_out[label] = why
-                continue
+        if estimator.grad_f and no_gradient is not None:
+            left_out[label] = no_gradient
+            continue
         built[label] = estimator
     return built, left_out
 
 
-def _check_default(estimator: Estimator, dist: Distribution, n: int) -> None:
+Builders = dict[str, Callable[[], Estimator]]
+
+
+def _every(n: int) -> Builders:
+    """All registered estimators in their variants, with n evaluations of f or as near as may be."""
+    found: Builders = {}
+    for kind in ESTIMATORS.values():
+        for variant in kind.variants:
+            if not variant.compared:
+                continue
+            try:
+                estimator = kind.with_evaluations(n, **variant.options)
+            except ValueError as failure:
+                found[variant.call(kind.__name__, n)] = _raising(failure)
+                continue
+            count = 1 if estimator.evaluations is None else estimator.n
+            label = variant.call(kind.__name__, count)
+            found[label] = lambda label=label: get(label)  # type: ignore[misc]
+    return found
+
+
+def _raising(failure: ValueError) -> Callable[[], Estimator]:
+    def build() -> Estimator:
+        raise failure
+
+    return build
+
+
+def _chosen(wanted: Sequence[str | Estimator], n: int) -> Builders:
+    """The estimators that the caller asked for, by label."""
+    found: Builders = {}
+    for one in wanted:
+        if isinstance(one, Estimator):
+            name = f"{type(one).__name__}({one.n})"
+            label, number = name, 2
+            while label in found:
+                label, number = f"{name} #{number}", number + 1
+            found[label] = lambda one=one: one  # type: ignore[misc]
+        elif isinstance(one, str) and "(" in one:
+            found[one] = lambda one=one: get(one)  # type: ignore[misc]
+        else:
+            kind = estimator_class(one)
+            label = f"{kind.__name__}({kind.with_evaluations(n).n})"
+            found[label] = lambda label=label: get(label)  # type: ignore[misc]
+    return found
+
+
+def _check_default(estimator: Estimator, dist: Any, n: int) -> None:
     """Raise if an estimator that nobody asked for by name does not fit into a comparison."""
     if estimator.evaluations not in (None, n):
         raise ValueError(f"it cannot evaluate f {n} times")
     states = coordinates(dist).state_count()
-    if isinstance(estimator, UnorderedSet) and states > ENUMERABLE:
+    if estimator.accepts.most_states is not None and states > ENUMERABLE:
         raise ValueError(f"it would enumerate {states:,.0f} states in every estimate")
 
 
-def _spell(name: str, n: int) -> str:
-    """The call that builds a registered estimator with n evaluations of f."""
-    kind, count = type(get(name, n)).__name__, n
-    while count > 1 and (get(name, count).evaluations or n) > n:
-        count -= 1
-    return f"{kind}({count})"
-
-
-def _no_gradient(
-    f: Function, dist: Distribution, n: int, generator: torch.Generator | None
-) -> str | None:
+def _no_gradient(problem: Problem, n: int) -> str | None:
     """Why f has no gradient in x; None if it has one."""
-    samples = LOORF(n).estimate(f, dist, generator=generator).samples
+    samples = problem.estimate(LOORF(n)).samples
     if not isinstance(samples, Tensor) or not samples.is_floating_point():
         return "f is not differentiable in x"
+    batch = coordinates(problem.dist).batch_shape
+    evaluate = Evaluator(problem.f, batch, False, problem.fold, inputs=problem.inputs)
     try:
-        with torch.enable_grad():
-            values = f(samples.clone().requires_grad_())
+        _, gradient = evaluate.with_gradient(samples, required=False)
     except Exception as failure:  # for instance because f uses numpy
         return f"f is not differentiable in x: {_first_line(failure)}"
-    differentiable = isinstance(values, Tensor) and values.requires_grad
-    return None if differentiable else "f is not differentiable in x"
+    return "f is not differentiable in x" if gradient is None else None
 
 
 def _first_line(failure: Exception) -> str:
     return str(failure).partition("\n")[0] or type(failure).__name__
-
-
-def _reference(
-    f: Function, dist: Distribution, n: int, draws: int, generator: torch.Generator | None
-) -> tuple[Tensor, float, str]:
-    """The gradient to measure bias against, the variance of that reference, and its name."""
-    if coordinates(dist).state_count() <= AFFORDABLE:
-        exact = Exact().estimate(f, dist).grad.flatten().double().cpu()
-        return exact, 0.0, "the exact gradient"
-    total, square, long = torch.zeros(()), torch.zeros(()), 10 * draws
-    estimator = LOORF(n)
-    for _ in range(long):
-        gradient = estimator.estimate(f, dist, generator=generator).grad.flatten().double().cpu()
-        total, square = total + gradient, square + gradient.square()
-    mean = total / long
-    noise = (square / long - mean.square()).sum().item() / (long - 1)
-    return mean, noise, f"the mean of {long:,} estimates by LOORF"
-
-
-def trace_of_covariance(gradients: Tensor) -> tuple[float, float]:
-    """Trace of the covariance of estimates ``(draws, coordinates)``, and its standard error."""
-    draws = gradients.shape[0]
-    distance = (gradients - gradients.mean(0)).square().sum(-1) * (draws / (draws - 1))
-    return distance.mean().item(), distance.std().item() / math.sqrt(draws)
 
 
 def _recommend(rows: list[Row]) -> tuple[str, str]:
@@ -379,14 +409,15 @@ def _recommend(rows: list[Row]) -> tuple[str, str]:
         if row.mean_squared_error - (row.variance - row.variance_low)
         <= best.mean_squared_error + margin
     ]
-    chosen = min(close, key=lambda r: (r.needs_grad_f, r.mean_squared_error))
+    chosen = min(close, key=lambda r: (r.grad_f != "no", r.mean_squared_error))
     words = [
         f"mean squared error {chosen.mean_squared_error:.3g}, "
         f"variance {chosen.relative_variance:.2f} of LOORF's at the same {chosen.evaluations} "
         "evaluations of f"
     ]
     words.append("unbiased" if chosen.unbiased else f"bias {chosen.bias:.2g}")
-    words.append("with the gradient of f" if chosen.needs_grad_f else "no gradient of f needed")
+    grad_f = {"yes": "with the gradient of f", "no": "no gradient of f needed"}
+    words.append(grad_f.get(chosen.grad_f, "learns from the gradient of f where f has one"))
     if chosen.learns:
         words.append(
             "it was trained on this fixed problem first; while a model trains, it lags behind"

@@ -40,7 +40,7 @@ def _checked(
     With ``validate=False`` they are returned as they are. Samplers use that: their probabilities
     are checked already, and reading tensor values makes the host wait for the device.
     """
-    if not validate or torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+    if not validate or checks.transformed():
         return probs
     if not isinstance(probs, Tensor) or not probs.is_floating_point():
         raise ValueError(f"probs must be a floating-point tensor, got {probs!r}")

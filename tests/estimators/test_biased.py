@@ -55,16 +55,16 @@ def test_reinmax_has_no_bias_for_quadratic_f_and_straight_through_none_for_linea
 def test_gumbel_softmax_is_autograd_through_the_relaxed_samples(law, hard):
     logits = torch.linspace(-1.5, 1.5, 12, dtype=f64).view(2, 6)
     logits = logits.view(2, 2, 3) if law is one_hots else logits
-    estimator = dbsurf.GumbelSoftmax(3, 0.8, hard=hard, backward_temperature=0.6)
+    estimator = dbsurf.GumbelSoftmax(3, temperature=0.8, hard=hard, backward_temperature=0.6)
     seen: list[Tensor] = []
-    inner = estimator.draw_with_noise
+    inner = estimator.draw_samples
 
     def draw(*arguments):
         found = inner(*arguments)
         seen[:] = [t.clone() for t in found]
         return found
 
-    estimator.draw_with_noise = draw
+    estimator.draw_samples = draw
     function = flat(cubic) if law is one_hots else cubic
     leaf = logits.clone().requires_grad_()
     value = estimator(function, law(leaf))
@@ -103,7 +103,9 @@ def test_a_colder_gumbel_softmax_has_less_bias_and_more_variance():
     truth = exact(cubic, bits(logits))
     law = bits(logits.expand(40_000, 3))
     found = [
-        dbsurf.GumbelSoftmax(1, t).estimate(cubic, law, generator=torch.Generator()).grad
+        dbsurf.GumbelSoftmax(1, temperature=t)
+        .estimate(cubic, law, generator=torch.Generator())
+        .grad
         for t in (2.0, 0.5, 0.15)
     ]
     bias = [(g.mean(0) - truth).norm().item() for g in found]

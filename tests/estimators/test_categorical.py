@@ -203,7 +203,7 @@ def test_stick_breaking_is_unbiased_exactly(n, sampler, law: Callable[[float, in
     table = torch.tensor([[1.0, -2.0, 9.0], [0.7, 0.1, 9.0], [-1.5, 3.0, 9.0]], dtype=f64)
     probs = torch.stack([first, second])
     dist = Independent(Categorical(probs=probs.expand(len(chance), 2, 3)), 1)
-    found = dbsurf.StickBreaking(n, sampler).estimate(
+    found = dbsurf.StickBreaking(n, sampler=sampler).estimate(
         lambda x: table[x[..., 0], x[..., 1]], dist, samples=x
     )
     expected = (chance.unsqueeze(-1).unsqueeze(-1) * found.grad).sum(0)

@@ -21,6 +21,7 @@ from torch.distributions import (
 import dbsurf
 import oracles
 from cases import ANY_LAW, CASES, ENUMERABLE, UNBIASED, Case
+from dbsurf.estimators import Drawn
 from oracles import all_samples
 from ztests import assert_mean
 
@@ -47,7 +48,7 @@ def expectation(case: Case, n: int, point: tuple[float, ...], *, backward: bool)
     """E[estimate] by running the estimator on every tuple at once, as one batch."""
     samples, probability = all_samples(n, [case.tuple_law(p, n) for p in point])
     estimator = case.build(n)
-    estimator.draw_with_noise = lambda law, generator: (samples.clone(), None)
+    estimator.draw_samples = lambda law, generator: Drawn(samples.clone())
     logits = torch.linspace(-1, 1, len(point), dtype=f64).expand(7, -1)
     warm = case.build(n)  # what earlier calls have taught it, on another problem
     warm.estimate(f, Independent(Bernoulli(logits=logits), 1))
@@ -100,7 +101,7 @@ def test_what_an_estimator_learns_from_a_draw_does_not_enter_that_draw(case, bac
     for t, weight in enumerate(probability):
         estimator = case.build(n)
         estimator.load_state_dict(warm.state_dict())
-        estimator.draw_with_noise = lambda law, generator, t=t: (samples[:, t].clone(), None)
+        estimator.draw_samples = lambda law, generator, t=t: Drawn(samples[:, t].clone())
         logits = torch.logit(torch.tensor(point, dtype=f64)).requires_grad_(backward)
         dist = Independent(Bernoulli(logits=logits), 1)
         if backward:
@@ -168,7 +169,7 @@ def test_categorical_estimates_are_unbiased_exactly(case, kind):
         else:
             dist, samples = dbsurf.Finite(points, logits=batch), points[index]
             function = lambda x: values[torch.searchsorted(points, x.contiguous())]  # noqa: E731
-        estimator.draw_with_noise = lambda law, generator, x=samples: (x, None)
+        estimator.draw_samples = lambda law, generator, x=samples: Drawn(x)
         gradient = estimator.estimate(function, dist).grad
         expected = (probability.unsqueeze(-1) * gradient).sum(0)
         assert (expected - categorical_truth(logits, values)).abs().max() < 1e-10

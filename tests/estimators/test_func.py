@@ -9,6 +9,7 @@ from torch.distributions import Bernoulli, Categorical, Independent, OneHotCateg
 
 import dbsurf
 from cases import ANY_LAW, CASES, ENUMERABLE, UNBIASED
+from dbsurf.estimators import Drawn
 
 f64 = torch.float64
 KINDS = {"bits": Bernoulli, "index": Categorical, "one-hot": OneHotCategorical}
@@ -45,7 +46,7 @@ def test_func_grad_is_the_gradient_of_a_backward(case):
 
 def replay(estimator: dbsurf.Estimator, samples: Tensor):
     """The same samples for all, so that vmap and a loop can be compared number by number."""
-    estimator.draw_with_noise = lambda law, generator: (samples, None)
+    estimator.draw_samples = lambda law, generator: Drawn(samples)
     return estimator
 
 

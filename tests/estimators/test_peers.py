@@ -12,6 +12,7 @@ from torch.distributions import Bernoulli, Categorical, Independent
 
 import dbsurf
 from cases import CASES
+from dbsurf.estimators import Drawn
 from dbsurf_paper.experiments.vae.options import Options
 from smooth_problems import bits, exact, f, f64, flat, one_hots
 from ztests import assert_mean
@@ -132,9 +133,9 @@ def test_options_are_checked():
         dbsurf.GumbelSoftmax(2, backward_temperature=-1)
     for build in (dbsurf.RODEO, dbsurf.RELAX):
         with pytest.raises(ValueError, match="rate must be a number > 0"):
-            build(2, rate=0.0)
+            build(2, lr=0.0)
     with pytest.raises(ValueError, match="rate must be a number > 0 for a surrogate of RELAX's"):
-        dbsurf.RELAX(2, rate=None)
+        dbsurf.RELAX(2, lr=None)
     with pytest.raises(ValueError, match='mean must be "geometric" or "arithmetic", got 1'):
         dbsurf.VIMCO(2, mean=1)
     with pytest.raises(ValueError, match="n must be at most 12 for UnorderedSet, got 13"):
@@ -142,7 +143,7 @@ def test_options_are_checked():
     with pytest.raises(ValueError, match="at most 65,536 states for UnorderedSet, got 131,072"):
         dbsurf.UnorderedSet(2)(f, bits(torch.zeros(17)))
     with pytest.raises(ValueError, match="sampler must keep the marginals for StickBreaking"):
-        dbsurf.StickBreaking(4, dbsurf.samplers.DBSample(1.0))
+        dbsurf.StickBreaking(4, sampler=dbsurf.samplers.DBSample(1.0))
     for name in ("muprop", "rebar"):
         with pytest.raises(ValueError, match="f must be differentiable in x for"):
             dbsurf.get(name, 2)(lambda x: x.detach().sum(-1), bits(torch.zeros(3)))
@@ -180,7 +181,7 @@ def test_arm_is_unbiased_exactly_and_its_mean_given_the_samples_is_disarm(point)
     law = bits(torch.logit(p).expand(len(nodes), -1))
     samples = torch.stack([u < p, 1 - u < p]).to(f64)
     estimator = dbsurf.ARM(2)
-    estimator.draw_with_noise = lambda seen, generator: (samples, u.unsqueeze(0))
+    estimator.draw_samples = lambda seen, generator: (samples, u.unsqueeze(0))
     gradient = estimator.estimate(f, law).grad
     expected = (mass.unsqueeze(-1) * gradient).sum(0)
     assert (expected - exact(f, bits(torch.logit(p)))).abs().max() < 1e-12
@@ -195,8 +196,8 @@ def test_arm_is_unbiased_exactly_and_its_mean_given_the_samples_is_disarm(point)
 def test_arm_is_the_published_formula_and_varies_more_than_disarm():
     logits = torch.linspace(-1, 1, 4, dtype=f64).expand(20_000, 4)
     estimator = dbsurf.ARM(2)
-    x, u = estimator.draw_with_noise(dbsurf.distributions.coordinates(bits(logits)), None)
-    estimator.draw_with_noise = lambda seen, generator: (x, u)
+    x, u = estimator.draw_samples(dbsurf.distributions.coordinates(bits(logits)), None)
+    estimator.draw_samples = lambda seen, generator: Drawn(x, u)
     formula = f((u > torch.sigmoid(-logits)).double()) - f((u < torch.sigmoid(logits)).double())
     found = estimator.estimate(f, bits(logits)).grad
     assert (found - (formula.unsqueeze(-1) * (u - 0.5))[0]).abs().max() < 1e-12
@@ -253,8 +254,8 @@ def test_vimco_is_unbiased_exactly_for_its_own_objective(n, mean):
     # The estimate in one backward: scores, and what f owes to the logits itself.
     batch = logits.expand(3**n, 3).clone().requires_grad_()
     dist = Categorical(logits=batch)
-    estimator = dbsurf.VIMCO(n, mean)
-    estimator.draw_with_noise = lambda law, generator: (tuples, None)
+    estimator = dbsurf.VIMCO(n, mean=mean)
+    estimator.draw_samples = lambda law, generator: Drawn(tuples)
     bound = estimator(lambda x: weight.log()[x] - dist.log_prob(x), dist)
     assert (chance.detach() * bound.detach()).sum().item() == pytest.approx(objective.item())
     (chance.detach() * bound).sum().backward()

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.distributions import Bernoulli, Categorical, Independent, OneHotCategorical, Poisson
 
 import dbsurf
-from dbsurf.estimators import quadratic, quadratic_form
+from dbsurf.estimators import Drawn, quadratic, quadratic_form
 from oracles import all_samples, least_discrepancy
 
 f64 = torch.float64
@@ -43,7 +43,7 @@ def test_the_gradient_of_the_fit_is_that_of_autograd(kind, with_gradient, monkey
     """The loss of the docstring written out, and differentiated by torch."""
     dist, context, classes = problem(kind)
     uses = "mean" if with_gradient else "values"
-    estimator = dbsurf.QuadraticCV(4, uses, rank=6).double()
+    estimator = dbsurf.QuadraticCV(4, uses=uses, rank=6).double()
     for _ in range(30):
         estimator.estimate(smooth, dist, context=context)
     network, given, drawn = estimator.network, [], []
@@ -130,13 +130,13 @@ def test_one_hot_laws_are_exact_with_arbitrary_coefficients(uses, n):
     count = mass.numel()
     every = Independent(OneHotCategorical(logits=logits.expand(count, 2, 3)), 1)
     context = torch.randn(count, 4, dtype=f64).expand(count, 4)[:1].expand(count, 4)
-    estimator = dbsurf.QuadraticCV(n, uses, rank=5)
+    estimator = dbsurf.QuadraticCV(n, uses=uses, rank=5)
     estimator.estimate(f, every, context=context)
     arbitrary(estimator)
     truth = dbsurf.exact(f, Independent(OneHotCategorical(logits=logits), 1)).grad
     leaf = logits.expand(count, 2, 3).clone().requires_grad_()
     law = Independent(OneHotCategorical(logits=leaf), 1)
-    estimator.draw_with_noise = lambda law, generator: (samples.clone(), None)
+    estimator.draw_samples = lambda law, generator: Drawn(samples.clone())
     estimator(f, law, context=context).sum().backward()
     found = (mass.view(-1, 1, 1) * leaf.grad).sum(0)
     # (Through the normalisation of the logits, which removes what is constant over the classes.)
@@ -165,7 +165,7 @@ def test_categories_that_are_no_vectors_are_exact_with_arbitrary_coefficients(ki
 
     every = law(logits.expand(mass.numel(), 2, 3))
     samples = index if kind == "index" else points[index]
-    estimator = dbsurf.QuadraticCV(n, "values", rank=5)
+    estimator = dbsurf.QuadraticCV(n, uses="values", rank=5)
     estimator.estimate(f, every)
     arbitrary(estimator)
     estimator.eval()
@@ -235,7 +235,7 @@ def test_a_quadratic_is_learned(uses):
         return ((x @ mix) * x).sum(-1)
 
     dist = Independent(Bernoulli(logits=torch.linspace(-1, 1, 10, dtype=f64)), 1)
-    estimator = dbsurf.QuadraticCV(4, uses, rank=16, rate=1e-2)
+    estimator = dbsurf.QuadraticCV(4, uses=uses, rank=16, lr=1e-2)
     batch = dist.expand((50,))
     for _ in range(600):
         estimator.estimate(f, batch)
@@ -252,7 +252,7 @@ def test_pure_noise_is_left_alone():
         return torch.randn(x.shape[:-1], dtype=f64, generator=noise)
 
     dist = Independent(Bernoulli(logits=torch.linspace(-2, 2, 20, dtype=f64)), 1)
-    estimator = dbsurf.QuadraticCV(4, "values")
+    estimator = dbsurf.QuadraticCV(4, uses="values")
     for _ in range(300):
         estimator.estimate(f, dist.expand((100,)))
     estimator.eval()
@@ -294,13 +294,15 @@ def train(estimator: dbsurf.Estimator, steps: range) -> Tensor:
 
 @pytest.mark.parametrize("uses", ["mean", "values"])
 def test_training_is_resumed_bit_for_bit(uses):
-    whole = train(dbsurf.QuadraticCV(3, uses, rank=4), range(10))
-    first = dbsurf.QuadraticCV(3, uses, rank=4)
+    whole = train(dbsurf.QuadraticCV(3, uses=uses, rank=4), range(10))
+    first = dbsurf.QuadraticCV(3, uses=uses, rank=4)
     train(first, range(6))
     blob = io.BytesIO()
     torch.save(first.state_dict(), blob)
     blob.seek(0)
-    second = dbsurf.QuadraticCV(3, uses, rank=4)  # never called: it takes its shapes from the state
+    second = dbsurf.QuadraticCV(
+        3, uses=uses, rank=4
+    )  # never called: it takes its shapes from the state
     second.load_state_dict(torch.load(blob, weights_only=True))
     assert torch.equal(train(second, range(6, 10)), whole)
 
@@ -326,11 +328,11 @@ def test_a_users_optimiser_leaves_it_alone_and_global_random_numbers_stay():
 def test_bad_input():
     dist, context, _ = problem("bits")
     with pytest.raises(ValueError, match="uses must be one of mean, gradient, values, got 'all'"):
-        dbsurf.QuadraticCV(4, "all")
+        dbsurf.QuadraticCV(4, uses="all")
     with pytest.raises(ValueError, match="n must be an integer >= 1 for the rank of QuadraticCV"):
         dbsurf.QuadraticCV(4, rank=0)
     with pytest.raises(ValueError, match="rate must be a number > 0, got -1"):
-        dbsurf.QuadraticCV(4, rate=-1)
+        dbsurf.QuadraticCV(4, lr=-1)
     with pytest.raises(ValueError, match=r"context must have shape \(5,\).*got \(4, 7\)"):
         dbsurf.QuadraticCV(4)(smooth, dist, context=context[:4])
     with pytest.raises(ValueError, match="f must be differentiable in x for QuadraticCV"):
@@ -345,7 +347,7 @@ def test_bad_input():
         estimator(smooth, (dist, dist))
     for other in (Poisson(torch.ones(3)), (dist, dist)):
         with pytest.raises(ValueError, match="dist must be Bernoulli or categorical"):
-            dbsurf.QuadraticCV(4, "values")(smooth, other)
+            dbsurf.QuadraticCV(4, uses="values")(smooth, other)
 
 
 def test_a_coordinate_that_did_not_vary_says_nothing_about_its_curvature():
@@ -385,7 +387,7 @@ def test_it_learns_an_f_that_curves_much_more_than_it_varies():
         return torch.stack(found).var(0).sum()
 
     for uses in ("mean", "gradient"):
-        estimator = dbsurf.QuadraticCV(3, uses, rank=4)
+        estimator = dbsurf.QuadraticCV(3, uses=uses, rank=4)
         for _ in range(400):
             estimator.estimate(f, law, generator=random)
         assert variance(estimator) < 0.2 * variance(

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import dbsurf
-from dbsurf.estimators import relax, relaxation
+from dbsurf.estimators import Drawn, relax, relaxation
 from smooth_problems import bits, exact, f, f64
 
 
@@ -35,7 +35,7 @@ def test_relaxed_control_variates_are_unbiased_by_quadrature(name, point, monkey
     logits = torch.logit(torch.tensor(point, dtype=f64))
     estimator = dbsurf.get(name, 1).double()
     if name == "relax":
-        estimator = dbsurf.RELAX(1, Wavy())
+        estimator = dbsurf.RELAX(1, network=Wavy())
     else:
         estimator.fixed = 0.8
     weights = quadrature(monkeypatch, d)
@@ -47,7 +47,7 @@ def test_relaxed_control_variates_are_unbiased_by_quadrature(name, point, monkey
         dbsurf.distributions.coordinates(law), samples[None], None
     )
     noise = relax.Noise(bound, bound, slope)
-    estimator.eval().draw_with_noise = lambda law, generator: (samples[None], noise)
+    estimator.eval().draw_samples = lambda law, generator: Drawn(samples[None], noise)
     gradient = estimator.estimate(f, law).grad
     total = weights * mass.repeat_interleave(count)
     assert total.sum().item() == pytest.approx(1, abs=1e-9)
@@ -73,7 +73,7 @@ class Nothing(nn.Module):
 
 def test_relax_with_a_zero_surrogate_is_reinforce():
     logits = torch.randn(20, 5, dtype=f64)
-    for estimator in (dbsurf.RELAX(3), dbsurf.RELAX(3, Nothing())):
+    for estimator in (dbsurf.RELAX(3), dbsurf.RELAX(3, network=Nothing())):
         found = estimator.estimate(f, bits(logits))
         plain = dbsurf.Reinforce(3).estimate(f, bits(logits), samples=found.samples)
         assert (found.grad - plain.grad).abs().max() < 1e-12
@@ -87,8 +87,8 @@ def test_rebar_written_out():
     logits = torch.randn(6, 4, dtype=f64)
     law = dbsurf.distributions.coordinates(bits(logits))
     estimator = dbsurf.REBAR(2, temperature=0.7, coefficient=0.6)
-    x, noise = estimator.draw_with_noise(law, None)
-    estimator.draw_with_noise = lambda law, generator: (x, noise)
+    x, noise = estimator.draw_samples(law, None)
+    estimator.draw_samples = lambda law, generator: Drawn(x, noise)
     leaf = logits.clone().requires_grad_()
     side = 2 * x - 1
     # z = logits + noise; and z given x as a function of the logits with v held fixed, where v is
@@ -112,7 +112,7 @@ def test_rebar_written_out():
 @pytest.mark.parametrize("name", ["rebar", "relax"])
 def test_relaxed_control_variates_learn_to_vary_less(name):
     logits = torch.linspace(-1, 1, 4)
-    estimator = dbsurf.RELAX(1, rate=1e-2) if name == "relax" else dbsurf.REBAR(1)
+    estimator = dbsurf.RELAX(1, lr=1e-2) if name == "relax" else dbsurf.REBAR(1)
     for _ in range(300):
         estimator.estimate(f, bits(logits.expand(50, 4)))
     law = bits(logits.expand(5000, 4))
@@ -127,21 +127,21 @@ def test_a_surrogate_of_the_callers_own_gets_its_gradient_or_its_step():
         return torch.Generator().manual_seed(2)
 
     mine = Wavy()
-    dbsurf.RELAX(2, mine, rate=None).estimate(f, bits(logits), generator=seeded())
+    dbsurf.RELAX(2, network=mine, lr=None).estimate(f, bits(logits), generator=seeded())
     small = 1e-4
     lengths = []
     for change in (-small, small):
         other = Wavy().double()
         with torch.no_grad():
             other.scale.add_(change)
-        found = dbsurf.RELAX(2, other, rate=None).eval()
+        found = dbsurf.RELAX(2, network=other, lr=None).eval()
         gradient = found.estimate(f, bits(logits), generator=seeded()).grad
         lengths.append(gradient.square().sum(-1).mean())
     slope = (lengths[1] - lengths[0]) / (2 * small)
     assert mine.scale.grad.item() == pytest.approx(slope.item(), rel=1e-4)
     fitted = Wavy()
     before = fitted.scale.item()
-    estimator = dbsurf.RELAX(2, fitted, rate=0.1)
+    estimator = dbsurf.RELAX(2, network=fitted, lr=0.1)
     estimator.estimate(f, bits(logits))
     assert abs(fitted.scale.item() - before) == pytest.approx(0.1, rel=1e-3)
     assert not fitted.scale.requires_grad  # no other optimiser touches it

@@ -101,7 +101,7 @@ def test_rodeo_starts_as_loorf_and_comes_to_vary_less():
     x = torch.bernoulli(torch.sigmoid(logits).expand(3, 1000, 10))
     law = bits(logits.expand(1000, 10))
     plain = dbsurf.LOORF(3).estimate(quadratic, law, samples=x).grad
-    estimator = dbsurf.RODEO(3, rate=1e-2)
+    estimator = dbsurf.RODEO(3, lr=1e-2)
     torch.testing.assert_close(estimator.estimate(quadratic, law, samples=x).grad, plain)
     for _ in range(300):
         estimator.estimate(quadratic, bits(logits.expand(50, 10)))

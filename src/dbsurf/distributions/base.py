@@ -4,15 +4,15 @@
 category numbers become samples and back, its states, and its score. A registry keyed by type
 decides which class that is, as in ``torch.distributions.kl``; `register` adds a new type.
 
-An estimate of a gradient is a weighted sum of scores (see `Combination`). Once it is a tensor,
-`Attach` hands it to autograd: the value is what f gave, the backward is the estimate.
+An estimate of a gradient is a weighted sum of scores (see `Combination`). `Coordinates.targets`
+says which tensors it is sent to; handing it to autograd is not done here.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
@@ -42,15 +42,16 @@ class Combination(NamedTuple):
 
     Attributes:
         weights: $w$, ``(n, *batch)``; None for 0, where the offset is the whole estimate.
-        factor: $c$ for every coordinate, or None for 1.
-        offset: $o$ for every coordinate, or None for 0.
+        factor: $c$ for every coordinate, or None for 1; a list with one for each part of a joint
+            distribution.
+        offset: $o$ for every coordinate, or None for 0; likewise.
         centred: whether the weights sum to 0 over the samples, so that p cancels.
         memo: intermediate results of `Estimator.combine` that `Estimator.learn` uses again.
     """
 
     weights: Tensor | None
     factor: Any = None
-    offset: Tensor | None = None
+    offset: Any = None
     centred: bool = False
     memo: Any = None
 
@@ -85,6 +86,11 @@ class Coordinates(ABC):
     device: torch.device
     binary: bool = False
     differentiable: bool = True
+
+    @property
+    def parts(self) -> Sequence[Coordinates]:
+        """The distributions that it is made of, one for each tensor of its samples."""
+        return [self]
 
     # --- drawing --------------------------------------------------------------------------------
 
@@ -155,8 +161,14 @@ class Coordinates(ABC):
         """The estimate with respect to the logits (else the law's own parameter), detached."""
 
     @abstractmethod
-    def attach(self, value: Tensor, combination: Combination, samples: Any) -> Tensor:
-        """``value``, ``(*batch,)``, with the estimate as its gradient for the parameters."""
+    def targets(self, combination: Combination, samples: Any) -> list[tuple[Tensor, Tensor]]:
+        """Tensors that depend on the parameters, each with the gradient that is sent to it."""
+
+    def unpack(self, samples: Any) -> list[Tensor]:
+        """The tensors of samples, in the order of the distributions that they belong to."""
+        if not isinstance(samples, Tensor):
+            raise ValueError(f"samples must be one tensor, got {type(samples).__name__}")
+        return [samples]
 
 
 class ByLogits(Coordinates):
@@ -175,9 +187,7 @@ class ByLogits(Coordinates):
     probs: Tensor
 
     def check(self) -> None:
-        if self.probs.numel() == 0 or torch.compiler.is_compiling():
-            return
-        if torch._C._are_functorch_transforms_active():
+        if self.probs.numel() == 0 or checks.transformed():
             return
         low, high = torch.aminmax(self.probs)  # NaN spreads into both
         if not (low >= 0 and high <= 1):
@@ -221,8 +231,8 @@ class ByLogits(Coordinates):
     def gradient(self, combination: Combination, samples: Tensor) -> Tensor:
         weights, factor, offset, centred = combination[:4]
         if weights is None:
-            assert offset is not None
-            return offset.to(self.dtype)
+            total = torch.zeros_like(self.probs) if offset is None else offset
+            return total.to(self.dtype)
         total = self.contract(weights.to(self.probs.dtype), samples, centred)
         if factor is not None:
             total = total * factor
@@ -230,12 +240,8 @@ class ByLogits(Coordinates):
             total = total + offset
         return total.to(self.dtype)
 
-    def attach(self, value: Tensor, combination: Combination, samples: Tensor) -> Tensor:
-        gradient = self.gradient(combination, samples)
-        if not self.by_logits:
-            gradient = self.to_parameter(gradient)
-        result: Tensor = Attach.apply(value, self.parameter, gradient)  # type: ignore[no-untyped-call]
-        return result
+    def targets(self, combination: Combination, samples: Tensor) -> list[tuple[Tensor, Tensor]]:
+        return [(self.parameter, self.to_parameter(self.gradient(combination, samples)))]
 
     def to_parameter(self, gradient: Tensor) -> Tensor:
         """Turn a gradient for the logits into one for the parameter that was given.
@@ -266,7 +272,7 @@ def register(kind: type[Distribution]) -> Callable[[AnyOpener], AnyOpener]:
     the whole one, and returns a `Coordinates`. Subclasses of a registered type are opened by the
     same function.
 
-    Example:
+    Examples:
         >>> import torch, dbsurf
         >>> from torch.distributions import Bernoulli, constraints
         >>> class Coin(torch.distributions.Distribution):
@@ -342,70 +348,3 @@ def given_logits(dist: Any) -> bool:
 def at_least_float32(tensor: Tensor) -> Tensor:
     """The tensor, in float32 if it was in half precision: sums over samples need the digits."""
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
-
-
-def transformed() -> bool:
-    """Whether this runs inside torch.compile or a transform of torch.func.
-
-    There tensor values cannot be read, and a second backward is not possible.
-    """
-    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
-
-
-# --- how an estimate reaches the parameters ------------------------------------------------------
-
-
-def attach(value: Tensor, parameter: Tensor, gradient: Tensor) -> Tensor:
-    """``value``, whose backward sends ``gradient`` times what it receives to ``parameter``."""
-    result: Tensor = Attach.apply(value, parameter, gradient)  # type: ignore[no-untyped-call]
-    return result
-
-
-class Attach(torch.autograd.Function):
-    """The identity on ``value`` that also sends a ready-made gradient to ``parameter``."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(value: Tensor, parameter: Tensor, gradient: Tensor) -> Tensor:
-        return value.view_as(value)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor) -> None:
-        _, parameter, gradient = inputs
-        ctx.save_for_backward(parameter, gradient)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
-        (upstream,) = grads
-        parameter, gradient = ctx.saved_tensors
-        scale = upstream.reshape(upstream.shape + (1,) * (gradient.ndim - upstream.ndim))
-        estimate = scale.to(gradient.dtype) * gradient
-        if torch.is_grad_enabled() and not torch.compiler.is_compiling():  # create_graph=True
-            estimate = Final.apply(estimate, parameter)  # type: ignore[no-untyped-call]
-        return upstream, estimate, None
-
-
-class Final(torch.autograd.Function):
-    """The identity on a gradient estimate; its backward raises an error.
-
-    The parameter is an input too, so that a second derivative with respect to it gets here and
-    raises, even if nothing else in the graph requires a gradient.
-    """
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(estimate: Tensor, parameter: Tensor) -> Tensor:
-        return estimate.view_as(estimate)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
-        raise RuntimeError(
-            "an estimated gradient cannot be differentiated again: it is a number, not a function "
-            "of the parameters"
-        )

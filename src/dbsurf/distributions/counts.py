@@ -31,7 +31,6 @@ from dbsurf.distributions.base import (
     Draws,
     Shapes,
     at_least_float32,
-    attach,
     given_logits,
     register,
 )
@@ -156,7 +155,7 @@ class Lattice(Coordinates):
     def gradient(self, combination: Combination, samples: Tensor) -> Tensor:
         raise self.no_table()
 
-    def attach(self, value: Tensor, combination: Combination, samples: Tensor) -> Tensor:
+    def targets(self, combination: Combination, samples: Tensor) -> list[tuple[Tensor, Tensor]]:
         raise self.no_table()
 
 
@@ -340,8 +339,8 @@ class PoissonLattice(TorchLattice):
         score = torch.where(rate > 0, total / torch.where(rate > 0, rate, 1), 0) - weights.sum(0)
         return score.to(self._rate.dtype)
 
-    def attach(self, value: Tensor, combination: Combination, samples: Tensor) -> Tensor:
-        return attach(value, self._rate, self.gradient(combination, samples))
+    def targets(self, combination: Combination, samples: Tensor) -> list[tuple[Tensor, Tensor]]:
+        return [(self._rate, self.gradient(combination, samples))]
 
 
 register(Poisson)(PoissonLattice)

@@ -33,7 +33,7 @@ class Finite(Distribution):
         probs: probabilities ``(*batch, m)``, normalised like ``Categorical``'s.
         logits: unnormalised log-probabilities; give one of the two.
 
-    Example:
+    Examples:
         >>> import torch, dbsurf
         >>> die = dbsurf.Finite(torch.tensor([-1.0, 0.5, 2.0]), probs=torch.tensor([0.2, 0.5, 0.3]))
         >>> dbsurf.sample(die, 10).shape

@@ -14,7 +14,6 @@ from dbsurf.distributions.base import (
     Coordinates,
     Draws,
     at_least_float32,
-    attach,
     register,
 )
 
@@ -45,14 +44,14 @@ class ByLogProb(Coordinates):
             (gradient,) = torch.autograd.grad((weights * log_prob).sum(), leaf)
         return gradient.to(parameter.dtype)
 
-    def attach(self, value: Tensor, combination: Combination, samples: Tensor) -> Tensor:
+    def targets(self, combination: Combination, samples: Tensor) -> list[tuple[Tensor, Tensor]]:
         weights = combination.only_weights(self.name)
         base: Any = unwrap(self.dist)
         if "logits" in base.arg_constraints and base.logits.dtype.itemsize < 4:
             # In half precision log-probabilities overflow: compute the gradient in float32.
-            return attach(value, base.logits, self.gradient(combination, samples))
-        surrogate = (weights * self.dist.log_prob(samples)).sum(0)  # (*batch,)
-        return attach(value, surrogate, torch.ones_like(surrogate))
+            return [(base.logits, self.gradient(combination, samples))]
+        total = (weights * self.dist.log_prob(samples)).sum(0)  # (*batch,)
+        return [(total, torch.ones_like(total))]
 
 
 def unwrap(dist: Distribution) -> Distribution:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -22,10 +22,18 @@ class Joint(Coordinates):
     """Parts that are independent of each other and share one batch.
 
     Samples, factors and gradients come in the same container as the distributions.
+
+    Args:
+        parts: the distributions.
+        names: their keys in a dict; None for a tuple.
     """
 
-    def __init__(self, parts: Sequence[Coordinates], pack: Callable[[Sequence[Any]], Any]) -> None:
-        self.parts, self._pack = parts, pack
+    def __init__(self, parts: Sequence[Coordinates], names: Sequence[Any] | None = None) -> None:
+        self._parts, self._names = parts, names
+        if any(isinstance(part, Joint) for part in parts):
+            raise ValueError(
+                "dist must be a flat tuple or dict of distributions, got one inside another"
+            )
         self.name = " and ".join(part.name for part in parts)
         self.batch_shape, self.device = parts[0].batch_shape, parts[0].device
         self.event_shape = torch.Size()
@@ -37,6 +45,31 @@ class Joint(Coordinates):
                 )
         self.binary = all(part.binary for part in parts)
         self.differentiable = all(part.differentiable for part in parts)
+
+    @property
+    def parts(self) -> Sequence[Coordinates]:
+        return self._parts
+
+    def _pack(self, each: Sequence[Any]) -> Any:
+        return tuple(each) if self._names is None else dict(zip(self._names, each, strict=True))
+
+    def unpack(self, samples: Any) -> list[Tensor]:
+        """The tensors of samples, by key in a dict and by position in a tuple."""
+        if self._names is not None:
+            if not isinstance(samples, dict) or set(samples) != set(self._names):
+                keys = list(samples) if isinstance(samples, dict) else type(samples).__name__
+                raise ValueError(
+                    f"samples must be a dict with the keys {list(self._names)} of the "
+                    f"distributions, got {keys}"
+                )
+            return [samples[name] for name in self._names]
+        if not isinstance(samples, (tuple, list)) or len(samples) != len(self._parts):
+            got = len(samples) if isinstance(samples, (tuple, list)) else type(samples).__name__
+            raise ValueError(
+                f"samples must be a tuple of {len(self._parts)}, one for each distribution, "
+                f"got {got}"
+            )
+        return list(samples)
 
     def check(self) -> None:
         for part in self.parts:
@@ -53,7 +86,7 @@ class Joint(Coordinates):
         return [part.debias_factor(sampler, n) for part in self.parts]
 
     def contains(self, samples: Any) -> bool:
-        return all(p.contains(x) for p, x in zip(self.parts, leaves(samples), strict=True))
+        return all(p.contains(x) for p, x in zip(self.parts, self.unpack(samples), strict=True))
 
     def state_count(self) -> float:
         count = 1.0
@@ -66,48 +99,33 @@ class Joint(Coordinates):
         each = [part.states() for part in self.parts]
         counts = [mass.shape[0] for _, mass in each]
         state = torch.arange(int(torch.tensor(counts).prod()), device=self.device)
-        samples, mass, place = [], None, 1
+        samples, mass, place = [], torch.ones((), device=self.device), 1
         for (values, part_mass), count in zip(each, counts, strict=True):
             chosen = (state // place) % count
             samples.append(values[chosen])
-            mass = part_mass[chosen] if mass is None else mass * part_mass[chosen]
+            mass = mass * part_mass[chosen]
             place *= count
-        assert mass is not None
         return self._pack(samples), mass
 
     def gradient(self, combination: Combination, samples: Any) -> Any:
-        each = zip(self.parts, self._split(combination), leaves(samples), strict=True)
+        each = zip(self.parts, self._split(combination), self.unpack(samples), strict=True)
         return self._pack([part.gradient(share, x) for part, share, x in each])
 
-    def attach(self, value: Tensor, combination: Combination, samples: Any) -> Tensor:
-        each = zip(self.parts, self._split(combination), leaves(samples), strict=True)
-        for part, share, x in each:
-            value = part.attach(value, share, x)
-        return value
+    def targets(self, combination: Combination, samples: Any) -> list[tuple[Tensor, Tensor]]:
+        each = zip(self.parts, self._split(combination), self.unpack(samples), strict=True)
+        return [target for part, share, x in each for target in part.targets(share, x)]
 
     def _split(self, combination: Combination) -> list[Combination]:
-        if combination.offset is not None:
-            raise ValueError(
-                "dist must be one distribution for an estimator with an offset for each "
-                f"coordinate, got {self.name}; join the logits of Bernoullis with torch.cat"
-            )
-        factors = combination.factor or [None] * len(self.parts)
-        return [combination._replace(factor=factor) for factor in factors]
-
-
-def leaves(samples: Any) -> list[Tensor]:
-    """The tensors of joint samples in the order of the distributions, or the one tensor."""
-    if isinstance(samples, Tensor):
-        return [samples]
-    return list(samples.values()) if isinstance(samples, dict) else list(samples)
+        """The share of each part: its own factor and offset, the same weights for all."""
+        none = [None] * len(self.parts)
+        shares = zip(combination.factor or none, combination.offset or none, strict=True)
+        return [combination._replace(factor=c, offset=o) for c, o in shares]
 
 
 @register_other
 def _open(dist: Any) -> Coordinates | None:
     if isinstance(dist, dict) and dist:
-        names = list(dist)
-        pack: Callable[[Sequence[Any]], Any] = lambda parts: dict(zip(names, parts, strict=True))  # noqa: E731
-        return Joint([coordinates(part) for part in dist.values()], pack)
+        return Joint([coordinates(part) for part in dist.values()], list(dist))
     if isinstance(dist, (tuple, list)) and dist:
-        return Joint([coordinates(part) for part in dist], tuple)
+        return Joint([coordinates(part) for part in dist])
     return None

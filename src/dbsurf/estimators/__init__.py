@@ -3,7 +3,6 @@
 from dbsurf.distributions import Combination
 from dbsurf.estimators.arm import ARM
 from dbsurf.estimators.arms import ARMS
-from dbsurf.estimators.base import Draw, Estimate, Estimator
 from dbsurf.estimators.cross_fitted import CrossFitted
 from dbsurf.estimators.dbsurf import DBsurf
 from dbsurf.estimators.disarm import DisARM
@@ -13,11 +12,9 @@ from dbsurf.estimators.gumbel_softmax import GumbelSoftmax
 from dbsurf.estimators.leave_one_out import LeaveOneOut
 from dbsurf.estimators.local_expectation import IndeCateR, LocalExpectation
 from dbsurf.estimators.loorf import LOORF
-from dbsurf.estimators.loss import surrogate
 from dbsurf.estimators.mdsurf import MDsurf
 from dbsurf.estimators.muprop import MuProp
 from dbsurf.estimators.quadratic import QuadraticCV
-from dbsurf.estimators.registry import available, get
 from dbsurf.estimators.reinforce import Reinforce
 from dbsurf.estimators.relax import REBAR, RELAX
 from dbsurf.estimators.rodeo import RODEO
@@ -25,6 +22,10 @@ from dbsurf.estimators.stick_breaking import StickBreaking
 from dbsurf.estimators.straight_through import ReinMax, StraightThrough
 from dbsurf.estimators.unordered_set import UnorderedSet
 from dbsurf.estimators.vimco import VIMCO
+from dbsurf.gradient.declaration import Accepts, GradF, Variant
+from dbsurf.gradient.estimator import Estimate, Estimator
+from dbsurf.gradient.pipeline import Draw, Drawn
+from dbsurf.gradient.registry import available, get, register, unregister
 
 __all__ = [
     "ARM",
@@ -34,15 +35,18 @@ __all__ = [
     "RELAX",
     "RODEO",
     "VIMCO",
+    "Accepts",
     "Combination",
     "CrossFitted",
     "DBsurf",
     "DisARM",
     "DoubleCV",
     "Draw",
+    "Drawn",
     "Estimate",
     "Estimator",
     "Exact",
+    "GradF",
     "GumbelSoftmax",
     "IndeCateR",
     "LeaveOneOut",
@@ -55,8 +59,10 @@ __all__ = [
     "StickBreaking",
     "StraightThrough",
     "UnorderedSet",
+    "Variant",
     "available",
     "exact",
     "get",
-    "surrogate",
+    "register",
+    "unregister",
 ]

@@ -5,13 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from dbsurf.distributions import Bits, Combination, Coordinates
-from dbsurf.estimators.base import Draw, Estimator
-from dbsurf.estimators.relaxation import check_single
+from dbsurf.distributions import Bits, Combination
+from dbsurf.gradient.declaration import ONE_BITS, Variant
+from dbsurf.gradient.estimator import Estimator
+from dbsurf.gradient.pipeline import Draw, Drawn
+from dbsurf.gradient.registry import register
 from dbsurf.samplers.antithetic import Antithetic
 
 
-class ARM(Estimator):
+@register
+class ARM(Estimator[Bits]):
     r"""The mean over n/2 antithetic pairs of $(f(\tilde x) - f(x))(u - \tfrac12)$.
 
     u is uniform, $x = 1[u < p]$ and $\tilde x = 1[1 - u < p]$ in every coordinate. Its mean given
@@ -25,7 +28,7 @@ class ARM(Estimator):
         n: number of samples, two for each pair.
         validate: check probabilities and f-values; turn off to save a wait for the device.
 
-    Example:
+    Examples:
         >>> import torch, dbsurf
         >>> from torch.distributions import Bernoulli, Independent
         >>> theta = torch.zeros(3, requires_grad=True)
@@ -40,28 +43,22 @@ class ARM(Estimator):
         ICLR 2019.
     """
 
-    bernoulli_only = True
+    accepts = ONE_BITS
+    variants = (
+        Variant("ARM", "#3E7CB1", "-.", choose="to compare with ARM; `DisARM` is never worse"),
+    )
 
     def __init__(self, n: int, *, validate: bool = True) -> None:
         super().__init__(n, Antithetic(), validate=validate)
+        self.pairs = Antithetic()
 
-    def check_law(self, law: Coordinates) -> None:
-        super().check_law(law)
-        check_single(law, self)
-
-    def draw_with_noise(
-        self, law: Coordinates, generator: torch.Generator | None
-    ) -> tuple[Tensor, Tensor]:
+    def draw_samples(self, law: Bits, generator: torch.Generator | None) -> Drawn:
         """The samples, and the uniform number behind the first of each pair."""
-        assert isinstance(law, Bits)
-        assert isinstance(self.sampler, Antithetic)
-        assert self.n is not None
-        uniforms = self.sampler.uniforms(law.probs, self.n, generator)
-        return (uniforms < law.probs).to(law.dtype), uniforms[::2]
+        uniforms = self.pairs.uniforms(law.probs, self.n, generator)
+        return Drawn((uniforms < law.probs).to(law.dtype), uniforms[::2])
 
-    def combine(self, draw: Draw) -> Combination:
-        law, noise = draw.law, draw.noise
-        assert isinstance(law, Bits)
+    def combine(self, draw: Draw[Bits]) -> Combination:
+        law, noise = draw.law, draw.hidden
         pairs = draw.f_values.unflatten(0, (-1, 2))  # (n/2, 2, *batch)
         difference = pairs[:, 1] - pairs[:, 0]
         if noise is None:

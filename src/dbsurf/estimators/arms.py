@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Literal
 
+from dbsurf import checks
 from dbsurf.estimators.leave_one_out import LeaveOneOut
+from dbsurf.gradient.declaration import BLUE, Variant
+from dbsurf.gradient.registry import register
 from dbsurf.samplers.dirichlet_copula import DirichletCopula
 from dbsurf.samplers.gaussian_copula import GaussianCopula
 
 COPULAS = {"dirichlet": DirichletCopula, "gaussian": GaussianCopula}
 
 
+@register
 class ARMS(LeaveOneOut):
     r"""LOORF over samples that are coupled by a copula, divided by $1 - \rho$.
 
@@ -24,7 +28,7 @@ class ARMS(LeaveOneOut):
         copula: ``"dirichlet"`` (ARMS-D) or ``"gaussian"`` (ARMS-N).
         validate: check probabilities and f-values; turn off to save a wait for the device.
 
-    Example:
+    Examples:
         >>> import torch, dbsurf
         >>> from torch.distributions import Bernoulli, Independent
         >>> theta = torch.zeros(3, requires_grad=True)
@@ -39,13 +43,17 @@ class ARMS(LeaveOneOut):
         variables", ICML 2021.
     """
 
+    variants = (
+        Variant("ARMS-D", BLUE, choose="to compare with ARMS, by Dirichlet or Gaussian copula"),
+        Variant("ARMS-N", "#6BAED6", "--", options={"copula": "gaussian"}),
+    )
+
     def __init__(
         self,
         n: int,
-        copula: Literal["dirichlet", "gaussian"] = "dirichlet",
         *,
+        copula: Literal["dirichlet", "gaussian"] = "dirichlet",
         validate: bool = True,
     ) -> None:
-        if copula not in COPULAS:
-            raise ValueError(f"copula must be one of {', '.join(COPULAS)}, got {copula!r}")
-        super().__init__(n, COPULAS[copula](), debias=True, validate=validate)
+        checks.choice(copula, "copula", list(COPULAS))
+        super().__init__(n, sampler=COPULAS[copula](), debias=True, validate=validate)

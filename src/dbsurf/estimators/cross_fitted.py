@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from dbsurf.distributions import Bits, Coordinates
+from dbsurf.distributions import Bits
 from dbsurf.estimators.double_cv import DoubleCV
+from dbsurf.gradient.declaration import Variant
+from dbsurf.gradient.pipeline import Drawn
+from dbsurf.gradient.registry import register
 from dbsurf.samplers.antithetic import Antithetic
 
 
+@register
 class CrossFitted(DoubleCV):
     r"""`DoubleCV` whose samples come in antithetic pairs, each pair fitted by the others.
 
@@ -36,7 +38,7 @@ class CrossFitted(DoubleCV):
         decay: how much of the sums behind a survives a call.
         validate: check probabilities and f-values; turn off to save a wait for the device.
 
-    Example:
+    Examples:
         >>> import torch, dbsurf
         >>> from torch.distributions import Bernoulli, Independent
         >>> theta = torch.zeros(3, requires_grad=True)
@@ -47,15 +49,19 @@ class CrossFitted(DoubleCV):
         torch.Size([3])
     """
 
-    def draw_with_noise(
-        self, law: Coordinates, generator: torch.Generator | None
-    ) -> tuple[Any, Any]:
-        assert self.n is not None
+    variants = (
+        Variant(
+            "CrossFitted",
+            "#E7298A",
+            choose="when f has a gradient at the samples but cannot be evaluated at the mean",
+        ),
+    )
+
+    def draw_samples(self, law: Bits, generator: torch.Generator | None) -> Drawn:
         if self.n == 2:
-            return super().draw_with_noise(law, generator)
+            return super().draw_samples(law, generator)
         even = self.n + self.n % 2  # one sample of the last pair is left out if n is odd
-        samples: Tensor = law.draw(Antithetic(), even, generator)
-        return samples[: self.n], None
+        return Drawn(law.draw(Antithetic(), even, generator)[: self.n])
 
     def groups(self, n: int) -> list[slice]:
         return super().groups(n) if n == 2 else [slice(i, i + 2) for i in range(0, n, 2)]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dbsurf.estimators.leave_one_out import LeaveOneOut
+from dbsurf.gradient.declaration import BROWN, ORANGE, SAND, VERMILION, WINE, Variant
+from dbsurf.gradient.registry import register
 from dbsurf.laws import Alpha
 from dbsurf.samplers.dbsample import DBSample
 
 
+@register
 class DBsurf(LeaveOneOut):
     r"""The paper's estimator: LOORF whose samples are drawn by `DBSample`.
 
@@ -23,7 +26,7 @@ class DBsurf(LeaveOneOut):
         debias: multiply by $2p(1-p)/D$.
         validate: check probabilities and f-values; turn off to save a wait for the device.
 
-    Example:
+    Examples:
         >>> import torch, dbsurf
         >>> from torch.distributions import Bernoulli, Independent
         >>> theta = torch.zeros(3, requires_grad=True)
@@ -38,7 +41,21 @@ class DBsurf(LeaveOneOut):
         discrete stochastic gradient estimation", 2023.
     """
 
+    variants = (
+        Variant("DBsurf", VERMILION, choose="to follow the paper", bias="as in the paper"),
+        Variant("DBsurf debiased", ORANGE, options={"debias": True}, bias="as in the paper"),
+        Variant(
+            "DBsurf preserving",
+            WINE,
+            "--",
+            options={"alpha": "preserve", "debias": True},
+            choose="to have DBSample without bias",
+        ),
+        Variant("DBsurf alpha=preserve", BROWN, ":", options={"alpha": "preserve"}, compared=False),
+        Variant("DBsurf alpha=0.5", SAND, "--", options={"alpha": 0.5}, compared=False),
+    )
+
     def __init__(
-        self, n: int, alpha: Alpha = 1.0, debias: bool = False, *, validate: bool = True
+        self, n: int, *, alpha: Alpha = 1.0, debias: bool = False, validate: bool = True
     ) -> None:
-        super().__init__(n, DBSample(alpha), debias=debias, validate=validate)
+        super().__init__(n, sampler=DBSample(alpha), debias=debias, validate=validate)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dbsurf.distributions import Combination
-from dbsurf.estimators.base import Draw, Estimator
-from dbsurf.estimators.leave_one_out import leave_one_out
+from dbsurf.distributions import Combination, Coordinates
+from dbsurf.estimators.leave_one_out import loorf_weights
+from dbsurf.gradient.declaration import BITS, GREY, Variant
+from dbsurf.gradient.estimator import Estimator
+from dbsurf.gradient.pipeline import Draw
+from dbsurf.gradient.registry import register
 from dbsurf.samplers.antithetic import Antithetic
 
 
-class DisARM(Estimator):
+@register
+class DisARM(Estimator[Coordinates]):
     r"""The mean over n/2 independent antithetic pairs $(x, \tilde x)$ of
     $\tfrac12 (f(x) - f(\tilde x))(x - \tilde x)\,\max(p, 1-p)$.
 
@@ -20,7 +24,7 @@ class DisARM(Estimator):
         n: number of samples, two for each pair.
         validate: check probabilities and f-values; turn off to save a wait for the device.
 
-    Example:
+    Examples:
         >>> import torch, dbsurf
         >>> from torch.distributions import Bernoulli, Independent
         >>> theta = torch.zeros(3, requires_grad=True)
@@ -35,13 +39,16 @@ class DisARM(Estimator):
         variables", NeurIPS 2020.
     """
 
-    bernoulli_only = True
+    accepts = BITS
+    variants = (
+        Variant("DisARM", GREY, ":", choose="with n = 2, where it equals `ARMS` and `MDsurf`"),
+    )
 
     def __init__(self, n: int, *, validate: bool = True) -> None:
         super().__init__(n, Antithetic(), validate=validate)
 
-    def combine(self, draw: Draw) -> Combination:
+    def combine(self, draw: Draw[Coordinates]) -> Combination:
         pairs = draw.f_values.unflatten(0, (-1, 2))  # (n/2, 2, *batch)
-        weights = leave_one_out(pairs.transpose(0, 1)) / pairs.shape[0]  # (2, n/2, *batch)
+        weights = loorf_weights(pairs.transpose(0, 1)) / pairs.shape[0]  # (2, n/2, *batch)
         factor = draw.law.debias_factor(self.sampler, 2)
         return Combination(weights.transpose(0, 1).flatten(0, 1), factor, centred=True)

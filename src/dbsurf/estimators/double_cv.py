@@ -6,14 +6,19 @@ import torch
 from torch import Tensor
 
 from dbsurf import checks
-from dbsurf.distributions import Bits, Combination, Coordinates
-from dbsurf.estimators.base import Draw, Estimator
-from dbsurf.estimators.leave_one_out import leave_one_out
-from dbsurf.estimators.objective import Objective
+from dbsurf.distributions import Bits, Combination
+from dbsurf.estimators.leave_one_out import loorf_weights
+from dbsurf.gradient.declaration import ONE_BITS, PURPLE, GradF, Variant
+from dbsurf.gradient.estimator import Estimator
+from dbsurf.gradient.fitting import mix
+from dbsurf.gradient.function import Evaluator
+from dbsurf.gradient.pipeline import Draw
+from dbsurf.gradient.registry import register
 from dbsurf.samplers.iid import IID
 
 
-class DoubleCV(Estimator):
+@register
+class DoubleCV(Estimator[Bits]):
     r"""LOORF of $f_i + a\,v_i\cdot(x_i - p)$, minus the mean of the added term.
 
     $v_i$ is the mean of $\nabla f$ over the other samples, so that $x_i$ is independent of it and
@@ -33,7 +38,7 @@ class DoubleCV(Estimator):
         decay: factor on the sums for a at each call.
         validate: check probabilities and f-values; turn off to save a wait for the device.
 
-    Example:
+    Examples:
         >>> import torch, dbsurf
         >>> from torch.distributions import Bernoulli, Independent
         >>> theta = torch.zeros(3, requires_grad=True)
@@ -48,26 +53,25 @@ class DoubleCV(Estimator):
         variable models", AISTATS 2022.
     """
 
-    needs_grad_f = True
-    grad_f_for = "combine"
-    bernoulli_only = True
+    accepts = ONE_BITS
+    grad_f = GradF.SAMPLES
     learns = True
+    variants = (Variant("DoubleCV", PURPLE, "-.", choose="to compare with DoubleCV"),)
+
     overlap: Tensor
     energy: Tensor
 
     def __init__(
         self,
         n: int,
-        coefficient: float | None = None,
         *,
+        coefficient: float | None = None,
         decay: float = 0.99,
         validate: bool = True,
     ) -> None:
         super().__init__(n, IID(), smallest=2, validate=validate)
-        if not 0 <= decay < 1:
-            raise ValueError(f"decay must lie in [0, 1), got {decay!r}")
-        if coefficient is not None and not checks.is_finite_number(coefficient):
-            raise ValueError(f"coefficient must be a finite number or None, got {coefficient!r}")
+        checks.decay(decay)
+        checks.coefficient(coefficient)
         self.fixed = coefficient
         self.decay = decay
         self.register_buffer("overlap", torch.zeros(()))  # decayed <LOORF(f), B>
@@ -81,7 +85,7 @@ class DoubleCV(Estimator):
         # Before the first update, or while B has always been 0, a is 0.
         return -self.overlap / torch.where(self.energy > 0, self.energy, torch.inf)
 
-    def prepare(self, law: Coordinates, context: Tensor | None, f: Objective) -> float | Tensor:
+    def prepare(self, law: Bits, context: Tensor | None, f: Evaluator) -> float | Tensor:
         return self.coefficient
 
     def groups(self, n: int) -> list[slice]:
@@ -92,10 +96,8 @@ class DoubleCV(Estimator):
         """What makes LOORF of these values unbiased, if samples of a group are dependent."""
         return None
 
-    def combine(self, draw: Draw) -> Combination:
+    def combine(self, draw: Draw[Bits]) -> Combination:
         law, grad_f, samples = draw.law, draw.grad_f, draw.samples
-        assert isinstance(law, Bits)
-        assert grad_f is not None
         n = samples.shape[0]
         grad_f, samples = grad_f.to(law.probs.dtype), samples.to(law.probs.dtype)
         summed = grad_f.sum(0)
@@ -103,7 +105,7 @@ class DoubleCV(Estimator):
             [self._control(law, summed, grad_f, samples, group) for group in self.groups(n)]
         )
         summed = summed * law.slope() / n  # p (1 - p) times the mean of grad f
-        control = law.contract(leave_one_out(values), samples, centred=True)
+        control = law.contract(loorf_weights(values), samples, centred=True)
         correction = self.correction(law, values, samples)
         if correction is not None:
             control = control + correction
@@ -113,7 +115,7 @@ class DoubleCV(Estimator):
         if correction is not None:
             offset = offset + correction
         memo = control, correction
-        return Combination(leave_one_out(draw.f_values), None, offset, True, memo=memo)
+        return Combination(loorf_weights(draw.f_values), None, offset, True, memo=memo)
 
     def _control(
         self, law: Bits, summed: Tensor, grad_f: Tensor, samples: Tensor, group: slice
@@ -124,16 +126,11 @@ class DoubleCV(Estimator):
         products = others * (samples[group] - law.probs)
         return products.unsqueeze(-1).flatten(1 + len(law.batch_shape)).sum(-1)
 
-    def learn(self, draw: Draw, combination: Combination) -> None:
+    def learn(self, draw: Draw[Bits], combination: Combination) -> None:
         law, (control, correction) = draw.law, combination.memo
-        assert isinstance(law, Bits)
-        assert combination.weights is not None
-        weights = combination.weights.to(control.dtype)
+        weights = loorf_weights(draw.f_values).to(control.dtype)
         plain = law.contract(weights, draw.samples, centred=True)
         if correction is not None:
             plain = plain + correction
-        overlap, energy = (plain * control).sum(), control.square().sum()
-        # A loss scaled beyond its range arrives as infinity, which must not destroy the sums.
-        sound = torch.isfinite(overlap) & torch.isfinite(energy)
-        for state, new in ((self.overlap, overlap), (self.energy, energy)):
-            state.copy_(torch.where(sound, state * self.decay + new.to(state.dtype), state))
+        new = [(plain * control).sum(), control.square().sum()]
+        mix(self.decay, [self.overlap, self.energy], new)

@@ -8,15 +8,18 @@ import torch
 from torch import Tensor
 
 from dbsurf.distributions import Combination, Coordinates
-from dbsurf.distributions.base import INFINITE
-from dbsurf.estimators.base import Draw, Estimate, Estimator
-from dbsurf.estimators.objective import Function
+from dbsurf.gradient.declaration import Variant, finite
+from dbsurf.gradient.estimator import Estimate, Estimator
+from dbsurf.gradient.function import Function
+from dbsurf.gradient.pipeline import Draw, Drawn
+from dbsurf.gradient.registry import register
 from dbsurf.samplers.iid import IID
 
 MOST_STATES = 2**20
 
 
-class Exact(Estimator):
+@register
+class Exact(Estimator[Coordinates]):
     r"""The gradient itself (eq. 2), $\sum_x p(x) f(x) \nabla\log p(x)$ over the whole support.
 
     f gets all states along the first axis, the axis of samples for other estimators.
@@ -28,7 +31,7 @@ class Exact(Estimator):
         n: not used; so that all estimators can be built in the same way.
         validate: check probabilities and f-values.
 
-    Example:
+    Examples:
         >>> import torch, dbsurf
         >>> from torch.distributions import Bernoulli
         >>> theta = torch.tensor(0.0, requires_grad=True)
@@ -37,45 +40,48 @@ class Exact(Estimator):
         tensor(0.0050)
     """
 
+    accepts = finite(MOST_STATES)
+    variants = (
+        Variant(
+            "exact",
+            "#263238",
+            ":",
+            choose="when the support is small, and in tests",
+            cost="m**d",
+            compared=False,
+        ),
+    )
+
     def __init__(self, n: int | None = None, *, validate: bool = True) -> None:
         super().__init__(1 if n is None else n, IID(), validate=validate)
-        self.n = None
+        self.n = 0
 
     @property
-    def distributions(self) -> str:
-        return "finite support"
+    def evaluations(self) -> None:
+        return None
 
-    def draw_with_noise(
-        self, law: Coordinates, generator: torch.Generator | None
-    ) -> tuple[Any, Tensor]:
-        """All states; their probabilities are passed on as the noise."""
-        count = law.state_count()
-        if count == INFINITE:
-            raise ValueError("dist must have a finite support for Exact, got an infinite one")
-        if count > MOST_STATES:
-            raise ValueError(
-                f"dist must have at most {MOST_STATES:,} states for Exact, got {count:,.0f}"
-            )
+    def draw_samples(self, law: Coordinates, generator: torch.Generator | None) -> Drawn:
+        """All states, and their probabilities."""
         states, mass = law.states()
-        return states, mass.detach()
+        return Drawn(states, mass.detach())
 
-    def average(self, f_values: Tensor, draw: Draw) -> Tensor:
+    def average(self, f_values: Tensor, draw: Draw[Coordinates]) -> Tensor:
         return (_mass(draw).to(f_values.dtype) * f_values).sum(0)
 
-    def combine(self, draw: Draw) -> Combination:
+    def combine(self, draw: Draw[Coordinates]) -> Combination:
         return Combination(_mass(draw).to(draw.f_values.dtype) * draw.f_values)
 
 
-def _mass(draw: Draw) -> Tensor:
+def _mass(draw: Draw[Coordinates]) -> Tensor:
     """Probabilities of all states, ``(states, *batch)``."""
-    mass: Tensor = draw.law.states()[1] if draw.noise is None else draw.noise
+    mass: Tensor = draw.law.states()[1] if draw.hidden is None else draw.hidden
     return mass
 
 
 def exact(f: Function, dist: Any) -> Estimate:
     """Value and gradient of E[f] by enumerating the support of ``dist`` (see `Exact`).
 
-    Example:
+    Examples:
         >>> import torch, dbsurf
         >>> from torch.distributions import Categorical
         >>> dbsurf.exact(lambda x: x.double(), Categorical(torch.tensor([0.5, 0.5]))).value

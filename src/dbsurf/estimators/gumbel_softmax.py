@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
-from torch import Tensor
 
-from dbsurf.distributions import Bits, ByLogits, Combination, Coordinates
-from dbsurf.estimators.base import Draw
-from dbsurf.estimators.relaxation import (
-    OneHotEstimator,
-    check_temperature,
-    noisy_logits,
-    squash,
-    through,
-)
+from dbsurf import checks
+from dbsurf.distributions import Bits, ByLogits, Combination
+from dbsurf.estimators.relaxation import noisy_logits, squash, through
+from dbsurf.gradient.declaration import RELAXABLE, GradF, Variant
+from dbsurf.gradient.estimator import Estimator
+from dbsurf.gradient.pipeline import Draw, Drawn, needs_own_samples
+from dbsurf.gradient.registry import register
 from dbsurf.samplers.iid import IID
 
 
-class GumbelSoftmax(OneHotEstimator):
+@register
+class GumbelSoftmax(Estimator[ByLogits]):
     r"""The pathwise gradient through relaxed samples.
 
     $y = \mathrm{softmax}((\log p + \epsilon)/\tau)$ with Gumbel noise $\epsilon$; bits have
@@ -39,7 +35,7 @@ class GumbelSoftmax(OneHotEstimator):
         backward_temperature: of the samples that are differentiated; None for ``temperature``.
         validate: check probabilities and f-values; turn off to save a wait for the device.
 
-    Example:
+    Examples:
         >>> import torch, dbsurf
         >>> from torch.distributions import OneHotCategorical
         >>> theta = torch.zeros(3, requires_grad=True)
@@ -53,50 +49,57 @@ class GumbelSoftmax(OneHotEstimator):
         and Teh, "The concrete distribution"; both ICLR 2017.
     """
 
-    needs_grad_f = True
-    grad_f_for = "combine"
+    accepts = RELAXABLE
+    grad_f = GradF.SAMPLES
     unbiased = False
+    needs_call = True
+    variants = (
+        Variant(
+            "Gumbel-softmax",
+            "#7E57C2",
+            "--",
+            choose="the same, with a temperature to trade bias for variance",
+            bias="less when cold",
+        ),
+        Variant(
+            "Gumbel-softmax hard",
+            "#B39DDB",
+            "-.",
+            options={"hard": True},
+            bias="less when cold",
+            compared=False,
+        ),
+    )
 
     def __init__(
         self,
         n: int,
-        temperature: float = 0.5,
         *,
+        temperature: float = 0.5,
         hard: bool = False,
         backward_temperature: float | None = None,
         validate: bool = True,
     ) -> None:
         super().__init__(n, IID(), validate=validate)
-        self.temperature = check_temperature(temperature)
-        self.hard = hard
-        self.backward_temperature = self.temperature
-        if backward_temperature is not None:
-            self.backward_temperature = check_temperature(
-                backward_temperature, "backward_temperature"
-            )
+        checks.positive(temperature, "temperature")
+        checks.positive(backward_temperature, "backward_temperature", none=True)
+        self.hard = checks.flag(hard, "hard")
+        self.temperature = temperature
+        self.backward_temperature = backward_temperature or temperature
 
-    def draw_with_noise(
-        self, law: Coordinates, generator: torch.Generator | None
-    ) -> tuple[Any, Tensor]:
+    def draw_samples(self, law: ByLogits, generator: torch.Generator | None) -> Drawn:
         """Relaxed or rounded samples, and the noisy logits that they were made from."""
-        assert isinstance(law, ByLogits)
-        assert self.n is not None
         z = noisy_logits(law, self.n, generator)
         if not self.hard:
-            return squash(law, z, self.temperature).to(law.dtype), z
+            return Drawn(squash(law, z, self.temperature).to(law.dtype), z)
         rounded = (z > 0).to(law.dtype) if isinstance(law, Bits) else law.decode(z.argmax(-1), None)
-        return rounded, z
+        return Drawn(rounded, z)
 
-    def combine(self, draw: Draw) -> Combination:
+    def combine(self, draw: Draw[ByLogits]) -> Combination:
         law, grad_f = draw.law, draw.grad_f
-        assert isinstance(law, ByLogits)
-        assert grad_f is not None
-        if draw.noise is None:
-            raise ValueError(
-                "samples must be drawn by GumbelSoftmax itself, got samples without the noise "
-                "behind them: use E(f, dist)"
-            )
-        relaxed = squash(law, draw.noise, self.backward_temperature)
+        if draw.hidden is None:
+            raise needs_own_samples(self)
+        relaxed = squash(law, draw.hidden, self.backward_temperature)
         pulled = through(law, relaxed, grad_f.to(law.probs.dtype)).mean(0)
         return Combination(None, offset=pulled / self.backward_temperature)
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from dbsurf import checks
 from dbsurf.distributions import Combination, Coordinates
 from dbsurf.distributions.categories import Categories
-from dbsurf.estimators.base import Draw, Estimator
+from dbsurf.gradient.declaration import BITS, CATEGORICAL
+from dbsurf.gradient.estimator import Estimator
+from dbsurf.gradient.pipeline import Draw
 from dbsurf.samplers.base import Sampler
 
 
-def leave_one_out(f_values: Tensor) -> Tensor:
+def loorf_weights(f_values: Tensor) -> Tensor:
     r"""Weights of LOORF, $(f_i - \bar f)/(n-1)$: eq. (5) with the n/(n-1) drawn out (eq. 6)."""
     return (f_values - f_values.mean(0)) / (f_values.shape[0] - 1)
 
@@ -40,7 +43,7 @@ def weighted_pairs(law: Categories, sampler: Sampler, f_values: Tensor, samples:
     return total.scatter_add(-1, index.movedim(0, -1), weights.movedim(0, -1))
 
 
-class LeaveOneOut(Estimator):
+class LeaveOneOut(Estimator[Coordinates]):
     r"""LOORF on top of a sampler, with or without its debias factor.
 
     $$g = c \odot \frac{1}{n-1}\sum_{i=1}^n (f(x_i) - \bar f)(x_i - p), \qquad
@@ -60,11 +63,11 @@ class LeaveOneOut(Estimator):
             `pair_ratio` is known.
         validate: check probabilities and f-values; turn off to save a wait for the device.
 
-    Example:
+    Examples:
         >>> import torch, dbsurf
         >>> from torch.distributions import Bernoulli, Independent
         >>> theta = torch.zeros(3, requires_grad=True)
-        >>> E = dbsurf.LeaveOneOut(4, dbsurf.samplers.Antithetic(), debias=True)
+        >>> E = dbsurf.LeaveOneOut(4, sampler=dbsurf.samplers.Antithetic(), debias=True)
         >>> q = Independent(Bernoulli(logits=theta), 1)
         >>> E(lambda x: (x - 0.49).square().sum(-1), q).backward()
         >>> theta.grad.shape
@@ -72,13 +75,12 @@ class LeaveOneOut(Estimator):
     """
 
     def __init__(
-        self, n: int, sampler: Sampler, *, debias: bool = False, validate: bool = True
+        self, n: int, *, sampler: Sampler, debias: bool = False, validate: bool = True
     ) -> None:
         super().__init__(n, sampler, smallest=2, validate=validate)
-        if not isinstance(debias, bool):
-            raise ValueError(f"debias must be True or False, got {debias!r}")
-        self.debias = debias
-        self.bernoulli_only = debias and not self.weighs_pairs
+        self.debias = checks.flag(debias, "debias")
+        if debias:
+            self.accepts = CATEGORICAL if self.weighs_pairs else BITS
         self.unbiased = sampler.independent or (debias and sampler.keeps_marginals)
 
     @property
@@ -86,32 +88,20 @@ class LeaveOneOut(Estimator):
         """Whether there is a debias factor for categories, too."""
         return type(self.sampler).pair_ratio is not Sampler.pair_ratio
 
-    @property
-    def distributions(self) -> str:
-        if self.debias and self.weighs_pairs:
-            return "Bernoulli, categorical"
-        return super().distributions
-
-    def check_law(self, law: Coordinates) -> None:
-        if not self.debias or law.binary or (self.weighs_pairs and isinstance(law, Categories)):
-            return
-        known = "Bernoulli or categorical" if self.weighs_pairs else "Bernoulli"
-        raise ValueError(f"dist must be {known} for {type(self).__name__}, got {law.name}")
-
     def sampler_for(self, law: Coordinates) -> Sampler:
         """The sampler whose samples `combine` gets."""
         return self.sampler
 
-    def combine(self, draw: Draw) -> Combination:
+    def combine(self, draw: Draw[Coordinates]) -> Combination:
         law, f_values = draw.law, draw.f_values
         if not self.debias:
-            return Combination(leave_one_out(f_values), centred=True)
+            return Combination(loorf_weights(f_values), centred=True)
         sampler = self.sampler_for(law)
         if isinstance(law, Categories):
             offset = weighted_pairs(law, sampler, f_values, draw.samples)
             return Combination(None, None, offset)
         factor = law.debias_factor(sampler, f_values.shape[0])
-        return Combination(leave_one_out(f_values), factor, centred=True)
+        return Combination(loorf_weights(f_values), factor, centred=True)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, debias={self.debias}"

@@ -5,13 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from dbsurf.distributions import Bits, ByLogits, Combination, Coordinates
-from dbsurf.estimators.base import Draw
-from dbsurf.estimators.relaxation import CategoricalEstimator
+from dbsurf.distributions import Bits, ByLogits, Combination
+from dbsurf.gradient.declaration import WITH_LOGITS, Variant
+from dbsurf.gradient.estimator import Estimator
+from dbsurf.gradient.pipeline import Draw, Drawn, needs_own_samples
+from dbsurf.gradient.registry import register
 from dbsurf.samplers.iid import IID
 
 
-class LocalExpectation(CategoricalEstimator):
+@register
+class LocalExpectation(Estimator[ByLogits]):
     r"""The sum over all values of each coordinate, at n samples of the other coordinates.
 
     $$g_{kv} = \frac1n\sum_i p_{kv}\Bigl(f(x_i^{k \to v})
@@ -29,7 +32,7 @@ class LocalExpectation(CategoricalEstimator):
         n: number of independent samples whose neighbours are evaluated.
         validate: check probabilities and f-values; turn off to save a wait for the device.
 
-    Example:
+    Examples:
         >>> import torch, dbsurf
         >>> from torch.distributions import Bernoulli, Independent
         >>> theta = torch.zeros(3, requires_grad=True)
@@ -43,6 +46,18 @@ class LocalExpectation(CategoricalEstimator):
         inference", NeurIPS 2015.
     """
 
+    accepts = WITH_LOGITS
+    needs_call = True
+    variants = (
+        Variant(
+            "local expectation",
+            "#9E9D24",
+            "-.",
+            choose="when f is cheap and has few coordinates",
+            cost="n * (1 + d * (m - 1))",
+        ),
+    )
+
     def __init__(self, n: int, *, validate: bool = True) -> None:
         super().__init__(n, IID(), validate=validate)
 
@@ -50,19 +65,12 @@ class LocalExpectation(CategoricalEstimator):
     def evaluations(self) -> None:
         return None
 
-    def draw_pivots(self, law: Coordinates, generator: torch.Generator | None) -> Tensor:
-        """The samples whose coordinates are then set to all their values, one at a time."""
-        samples: Tensor = super().draw_with_noise(law, generator)[0]
-        return samples
-
-    def draw_with_noise(
-        self, law: Coordinates, generator: torch.Generator | None
-    ) -> tuple[Tensor, Tensor]:
+    def draw_samples(self, law: ByLogits, generator: torch.Generator | None) -> Drawn:
         """All points at which f is evaluated, and the place of each coordinate's values in them."""
-        assert isinstance(law, ByLogits)
-        index = law.encode(self.draw_pivots(law, generator))  # (n, *coords)
+        index = law.encode(law.draw(self.sampler, self.n, generator))  # (n, *coords)
         batch, n, values = law.batch_shape, index.shape[0], law.table().shape[-1]
         size = index.shape[1 + len(batch) :].numel()
+        check_coordinates(self, size)
         flat = index.reshape(n, *batch, size)
         # The other values of each coordinate, as what is added to its own, modulo their number.
         steps = torch.zeros(size, values - 1, size, dtype=flat.dtype, device=flat.device)
@@ -78,15 +86,15 @@ class LocalExpectation(CategoricalEstimator):
         coordinate = torch.arange(size, device=flat.device)
         place = n + (sample * size + coordinate) * (values - 1) + step - 1
         place = torch.where(step == 0, sample, place)
-        return law.decode(points.reshape(points.shape[0], *index.shape[1:]), generator), place
+        points = points.reshape(points.shape[0], *index.shape[1:])
+        return Drawn(law.decode(points, generator), place)
 
-    def average(self, f_values: Tensor, draw: Draw) -> Tensor:
+    def average(self, f_values: Tensor, draw: Draw[ByLogits]) -> Tensor:
         found, table = self._values(f_values, draw)
         return (found * table.to(found.dtype)).sum(0).mean((0, -1))
 
-    def combine(self, draw: Draw) -> Combination:
+    def combine(self, draw: Draw[ByLogits]) -> Combination:
         law = draw.law
-        assert isinstance(law, ByLogits)
         found, table = self._values(draw.f_values, draw)  # (m, n, *batch, d), (m, 1, *batch, d)
         # Differences to the likeliest value: exact where its probability rounds to 1.
         likely = table.argmax(0, keepdim=True).expand(1, *found.shape[1:])
@@ -95,15 +103,11 @@ class LocalExpectation(CategoricalEstimator):
         gradient = local[1] if isinstance(law, Bits) else local.movedim(0, -1)
         return Combination(None, offset=gradient.reshape(law.probs.shape))
 
-    def _values(self, f_values: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
+    def _values(self, f_values: Tensor, draw: Draw[ByLogits]) -> tuple[Tensor, Tensor]:
         """f for every value of every coordinate ``(m, n, *batch, d)``, and their probabilities."""
-        place, law = draw.noise, draw.law
+        place, law = draw.hidden, draw.law
         if place is None:
-            name = type(self).__name__
-            raise ValueError(
-                f"samples must be drawn by {name} itself, which evaluates f at their neighbours "
-                "too: use E(f, dist)"
-            )
+            raise needs_own_samples(self)
         values, n, *batch, size = place.shape
         wide = f_values.unsqueeze(-1).expand(*f_values.shape, size)
         found = wide.gather(0, place.reshape(values * n, *batch, size)).reshape(place.shape)
@@ -111,6 +115,7 @@ class LocalExpectation(CategoricalEstimator):
         return found, table.reshape(values, 1, *batch, size)
 
 
+@register
 class IndeCateR(LocalExpectation):
     r"""`LocalExpectation` with samples of its own for every coordinate.
 
@@ -125,7 +130,7 @@ class IndeCateR(LocalExpectation):
         n: number of independent samples for each coordinate.
         validate: check probabilities and f-values; turn off to save a wait for the device.
 
-    Example:
+    Examples:
         >>> import torch, dbsurf
         >>> from torch.distributions import Categorical, Independent
         >>> theta = torch.zeros(2, 3, requires_grad=True)
@@ -139,17 +144,22 @@ class IndeCateR(LocalExpectation):
         distributions using the CatLog-derivative trick", NeurIPS 2023.
     """
 
-    def draw_with_noise(
-        self, law: Coordinates, generator: torch.Generator | None
-    ) -> tuple[Tensor, Tensor]:
+    variants = (
+        Variant(
+            "IndeCateR",
+            "#6D4C41",
+            choose="the same, with independent noise for each coordinate",
+            cost="n * d * m",
+        ),
+    )
+
+    def draw_samples(self, law: ByLogits, generator: torch.Generator | None) -> Drawn:
         """All points at which f is evaluated, and the place of each coordinate's values in them."""
-        assert isinstance(law, ByLogits)
         batch_dims = len(law.batch_shape)
         coords = law.probs.shape if isinstance(law, Bits) else law.probs.shape[:-1]
         size, values = coords[batch_dims:].numel(), law.table().shape[-1]
-        if size == 0:
-            raise ValueError("dist must have at least one coordinate for IndeCateR, got none")
-        drawn = [self.draw_pivots(law, generator) for _ in range(size)]
+        check_coordinates(self, size)
+        drawn = [law.draw(self.sampler, self.n, generator) for _ in range(size)]
         index = torch.stack([law.encode(samples) for samples in drawn])  # (d, n, *coords)
         flat = index.reshape(*index.shape[: 2 + batch_dims], size)
         n = flat.shape[1]
@@ -160,4 +170,11 @@ class IndeCateR(LocalExpectation):
         place = torch.arange(values * size * n, device=flat.device).reshape(values, size, n)
         place = place.movedim(1, -1).reshape(values, n, *(1,) * batch_dims, size)
         place = place.expand(values, n, *law.batch_shape, size)
-        return law.decode(points.reshape(values * size * n, *coords), generator), place
+        return Drawn(law.decode(points.reshape(values * size * n, *coords), generator), place)
+
+
+def check_coordinates(owner: object, size: int) -> None:
+    """Check that there is something to take a local expectation of."""
+    if size == 0:
+        name = type(owner).__name__
+        raise ValueError(f"dist must have at least one coordinate for {name}, got none")

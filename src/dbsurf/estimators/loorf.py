@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dbsurf.estimators.leave_one_out import LeaveOneOut
+from dbsurf.gradient.declaration import BLACK, Variant
+from dbsurf.gradient.registry import register
 from dbsurf.samplers.iid import IID
 
 
+@register
 class LOORF(LeaveOneOut):
     r"""REINFORCE with the mean of the other samples as baseline (eq. 5).
 
@@ -18,7 +21,7 @@ class LOORF(LeaveOneOut):
         n: number of independent samples.
         validate: check probabilities and f-values; turn off to save a wait for the device.
 
-    Example:
+    Examples:
         >>> import torch, dbsurf
         >>> from torch.distributions import Poisson
         >>> rate = torch.tensor(3.0, requires_grad=True)
@@ -31,5 +34,7 @@ class LOORF(LeaveOneOut):
         DeepRLStructPred at ICLR 2019.
     """
 
+    variants = (Variant("LOORF", BLACK, "--", choose="as the safe default, and as the yardstick"),)
+
     def __init__(self, n: int, *, validate: bool = True) -> None:
-        super().__init__(n, IID(), validate=validate)
+        super().__init__(n, sampler=IID(), validate=validate)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from dbsurf.distributions import Coordinates
 from dbsurf.estimators.leave_one_out import LeaveOneOut
+from dbsurf.gradient.declaration import GREEN, Variant
+from dbsurf.gradient.pipeline import Drawn
+from dbsurf.gradient.registry import register
 from dbsurf.samplers.base import Sampler
 from dbsurf.samplers.min_discrepancy import MinDiscrepancy
 from dbsurf.samplers.residual import Residual
 
 
+@register
 class MDsurf(LeaveOneOut):
     r"""LOORF over samples with as little discrepancy as an unbiased estimate allows.
 
@@ -28,7 +30,7 @@ class MDsurf(LeaveOneOut):
         n: number of samples.
         validate: check probabilities and f-values; turn off to save a wait for the device.
 
-    Example:
+    Examples:
         >>> import torch, dbsurf
         >>> from torch.distributions import Bernoulli, Independent
         >>> theta = torch.zeros(3, requires_grad=True)
@@ -39,17 +41,18 @@ class MDsurf(LeaveOneOut):
         torch.Size([3])
     """
 
+    variants = (
+        Variant("MDsurf", GREEN, choose="for low variance without a gradient of f or a state"),
+    )
+
     weighs_pairs = True
 
     def __init__(self, n: int, *, validate: bool = True) -> None:
-        super().__init__(n, MinDiscrepancy(), debias=True, validate=validate)
+        super().__init__(n, sampler=MinDiscrepancy(), debias=True, validate=validate)
         self.for_categories = Residual()
 
     def sampler_for(self, law: Coordinates) -> Sampler:
         return self.sampler if law.binary else self.for_categories
 
-    def draw_with_noise(
-        self, law: Coordinates, generator: torch.Generator | None
-    ) -> tuple[Any, None]:
-        assert self.n is not None
-        return law.draw(self.sampler_for(law), self.n, generator), None
+    def draw_samples(self, law: Coordinates, generator: torch.Generator | None) -> Drawn:
+        return Drawn(law.draw(self.sampler_for(law), self.n, generator))

@@ -7,11 +7,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from dbsurf.distributions import ByLogits, Combination, Coordinates
-from dbsurf.estimators.base import Draw
-from dbsurf.estimators.leave_one_out import leave_one_out
-from dbsurf.estimators.objective import Objective
-from dbsurf.estimators.relaxation import OneHotEstimator, event_sum, through
+from dbsurf.distributions import ByLogits, Combination
+from dbsurf.estimators.leave_one_out import loorf_weights
+from dbsurf.estimators.relaxation import event_sum, through
+from dbsurf.gradient.declaration import RELAXABLE, GradF, Variant
+from dbsurf.gradient.estimator import Estimator
+from dbsurf.gradient.function import Evaluator
+from dbsurf.gradient.pipeline import Draw, no_gradient
+from dbsurf.gradient.registry import register
 from dbsurf.samplers.iid import IID
 
 
@@ -22,7 +25,8 @@ class Expansion(NamedTuple):
     slope: Tensor  # (*batch, *event)
 
 
-class MuProp(OneHotEstimator):
+@register
+class MuProp(Estimator[ByLogits]):
     r"""REINFORCE of $f - h$ plus the gradient of $\mathbb{E}[h]$, h the linear expansion of f.
 
     $$h(x) = f(p) + \nabla f(p)\cdot(x - p), \qquad
@@ -39,7 +43,7 @@ class MuProp(OneHotEstimator):
         n: number of independent samples.
         validate: check probabilities and f-values; turn off to save a wait for the device.
 
-    Example:
+    Examples:
         >>> import torch, dbsurf
         >>> from torch.distributions import Bernoulli, Independent
         >>> theta = torch.zeros(3, requires_grad=True)
@@ -53,33 +57,38 @@ class MuProp(OneHotEstimator):
         networks", ICLR 2016.
     """
 
-    needs_grad_f = True  # at the mean, in `prepare`
+    accepts = RELAXABLE
+    grad_f = GradF.MEAN
+    needs_call = True
+    variants = (
+        Variant(
+            "MuProp",
+            "#A05195",
+            choose="for an f that is nearly linear, even with n = 1",
+            cost="n + 1",
+        ),
+    )
 
     def __init__(self, n: int, *, validate: bool = True) -> None:
         super().__init__(n, IID(), validate=validate)
 
     @property
     def evaluations(self) -> int:
-        assert self.n is not None
         return self.n + 1
 
-    def prepare(self, law: Coordinates, context: Tensor | None, f: Objective) -> Expansion:
-        assert isinstance(law, ByLogits)
+    def prepare(self, law: ByLogits, context: Tensor | None, f: Evaluator) -> Expansion:
         value, slope = f.with_gradient(law.probs.to(law.dtype).unsqueeze(0))
         if slope is None:
-            raise ValueError(
-                "f must be differentiable in x for MuProp, got values without a gradient"
-            )
+            raise no_gradient(self)
         wide = torch.promote_types(value.dtype, torch.float32)
         return Expansion(value[0].detach().to(wide), slope[0].to(law.probs.dtype))
 
-    def combine(self, draw: Draw) -> Combination:
+    def combine(self, draw: Draw[ByLogits]) -> Combination:
         law, f_values, at_mean = draw.law, draw.f_values, draw.prepared
-        assert isinstance(law, ByLogits)
         moved = draw.samples.to(law.probs.dtype) - law.probs
         linear = event_sum(at_mean.slope * moved, f_values.ndim - 1)
         rest = f_values - linear.to(f_values.dtype)
         offset = through(law, law.probs, at_mean.slope)
         if f_values.shape[0] == 1:
             return Combination(rest - at_mean.value, offset=offset)
-        return Combination(leave_one_out(rest), offset=offset, centred=True)
+        return Combination(loorf_weights(rest), offset=offset, centred=True)

@@ -8,15 +8,20 @@ import torch
 from torch import Tensor
 
 from dbsurf import checks
-from dbsurf.distributions import Bits, ByLogits, Categories, Combination, Coordinates, OneHot
-from dbsurf.estimators.base import Draw, Estimator
-from dbsurf.estimators.fitting import RunningCovariance, ratio
-from dbsurf.estimators.leave_one_out import leave_one_out
-from dbsurf.estimators.objective import Objective
+from dbsurf.distributions import Bits, ByLogits, Combination, OneHot
+from dbsurf.estimators.leave_one_out import loorf_weights
 from dbsurf.estimators.quadratic_form import BitPairs, Coefficients, Network, OneHotPairs
+from dbsurf.gradient.context import check_first_call, check_sizes, features_of
+from dbsurf.gradient.declaration import CATEGORICAL, RELAXABLE, GradF, Variant
+from dbsurf.gradient.estimator import Estimator
+from dbsurf.gradient.fitting import RunningCovariance, ratio
+from dbsurf.gradient.function import Evaluator
+from dbsurf.gradient.pipeline import Draw, Drawn, no_gradient
+from dbsurf.gradient.registry import register
 from dbsurf.samplers.iid import IID
 from dbsurf.samplers.min_discrepancy import MinDiscrepancy
 
+USES = {"mean": GradF.MEAN | GradF.LEARN, "gradient": GradF.LEARN, "values": GradF.NONE}
 GRADIENT_WEIGHT = 20.0  # of the gradient's error against the error of f itself, in the fit
 
 
@@ -24,6 +29,7 @@ class Prepared(NamedTuple):
     """What is fixed before the samples are looked at.
 
     Attributes:
+        network: what the coefficients are computed by.
         coefficients: of the learned part of h.
         scale: standard deviation of f within a batch element.
         curvature: $D$, ``(batch, d)``: how the slope along a coordinate changes from 0 to 1. It is
@@ -34,6 +40,7 @@ class Prepared(NamedTuple):
         carried: b times that: what it adds to v, ``(batch, d)``.
     """
 
+    network: Network
     coefficients: Coefficients
     scale: Tensor
     curvature: Tensor
@@ -65,7 +72,8 @@ class Form(NamedTuple):
     h: Tensor
 
 
-class QuadraticCV(Estimator):
+@register
+class QuadraticCV(Estimator[ByLogits]):
     r"""Leave-one-out of $f - a h$ over minimum-discrepancy samples, plus the mean of $a h$.
 
     $$h(x) = v\cdot\tilde x + \tfrac12 \sum_r s_r \Bigl[(u_r\cdot\tilde x)^2
@@ -88,14 +96,17 @@ class QuadraticCV(Estimator):
             numbers between 0 and 1, and at the samples. ``"gradient"``: only the one at the
             samples. ``"values"``: the values of f alone, for a black box.
         rank: number of directions $u_r$.
-        rate: learning rate of v, s and u.
+        lr: learning rate of v, s and u.
+        size: number of coordinates (times classes, for categories), to build the state at once
+            instead of at the first call.
+        context: number of features of the context, with ``size``.
         validate: check probabilities and f-values; turn off to save a wait for the device.
 
     With ``E(f, dist, context=h)`` the coefficients are functions of the context, a feature vector
     for each batch element; without it they are the same for all. In training mode the state
     changes when the backward runs, in `estimate` at once; in eval mode it stays as it is.
 
-    Example:
+    Examples:
         >>> import torch, dbsurf
         >>> from torch.distributions import Bernoulli, Independent
         >>> theta = torch.zeros(3, requires_grad=True)
@@ -107,85 +118,85 @@ class QuadraticCV(Estimator):
     """
 
     learns = True
+    variants = (
+        Variant(
+            "QuadraticCV",
+            "#004D40",
+            choose="when f is differentiable in x, also at the mean, and stays the same for long",
+            cost="n + 1",
+        ),
+        Variant(
+            'QuadraticCV "gradient"',
+            "#26A69A",
+            "--",
+            options={"uses": "gradient"},
+            choose="when f has a gradient at the samples only",
+        ),
+        Variant(
+            'QuadraticCV "values"',
+            "#80CBC4",
+            "-.",
+            options={"uses": "values"},
+            choose="for a black box, category numbers included",
+        ),
+    )
 
     def __init__(
         self,
         n: int,
-        uses: Literal["mean", "gradient", "values"] = "mean",
         *,
+        uses: Literal["mean", "gradient", "values"] = "mean",
         rank: int = 64,
-        rate: float = 1e-3,
+        lr: float = 1e-3,
+        size: int | None = None,
+        context: int = 0,
         validate: bool = True,
     ) -> None:
         super().__init__(n, MinDiscrepancy(), smallest=2, validate=validate)
         checks.sample_count(rank, owner="the rank of QuadraticCV")
-        if not rate > 0:
-            raise ValueError(f"rate must be a number > 0, got {rate!r}")
-        if uses not in ("mean", "gradient", "values"):
-            raise ValueError(f"uses must be one of mean, gradient, values, got {uses!r}")
-        self.uses, self.rank, self.rate = uses, rank, rate
-        self.needs_grad_f = uses == "mean"
-        self.grad_f_for = "nothing" if uses == "values" else "learn"
+        checks.positive(lr, "lr")
+        checks.choice(uses, "uses", list(USES))
+        self.uses, self.rank, self.lr = uses, rank, lr
+        self.grad_f = USES[uses]
+        self.accepts = CATEGORICAL if uses == "values" else RELAXABLE
+        self.needs_call = uses == "mean"
         # of f, of the learned part of h, and of what the gradient at the mean says of f
         self.within = RunningCovariance(3)
         self.network: Network | None = None
+        if size is not None:
+            self._build(size, context, self.within.sums)
 
     @property
     def evaluations(self) -> int:
-        assert self.n is not None
         return self.n + 1 if self.uses == "mean" else self.n
 
-    @property
-    def distributions(self) -> str:
-        return "Bernoulli, categorical" if self.uses == "values" else "Bernoulli, one-hot"
-
-    def check_law(self, law: Coordinates) -> None:
-        if self.uses == "values":
-            if not isinstance(law, (Bits, Categories)):
-                raise ValueError(
-                    f"dist must be Bernoulli or categorical for QuadraticCV, got {law.name}"
-                )
-        elif not isinstance(law, (Bits, OneHot)):
-            other = '; use QuadraticCV(n, "values")' if isinstance(law, Categories) else ""
-            raise ValueError(
-                f"dist must be Bernoulli or OneHotCategorical for QuadraticCV, got {law.name}"
-                f"{other}"
-            )
-
-    def draw_with_noise(
-        self, law: Coordinates, generator: torch.Generator | None
-    ) -> tuple[Tensor, None]:
-        assert self.n is not None
-        return law.draw(self.sampler if law.binary else IID(), self.n, generator), None
+    def draw_samples(self, law: ByLogits, generator: torch.Generator | None) -> Drawn:
+        return Drawn(law.draw(self.sampler if law.binary else IID(), self.n, generator))
 
     # --- before the samples ---------------------------------------------------------------------
 
-    def prepare(self, law: Coordinates, context: Tensor | None, f: Objective) -> Prepared:
-        probs = _flat(_probs(law), law)  # (batch, d)
-        features = _features(context, law)
-        size, count = probs.shape[-1], 0 if features is None else features.shape[-1]
-        if self.network is None:
-            if torch._C._are_functorch_transforms_active():
-                raise ValueError(
-                    "QuadraticCV must be called once before it is used under torch.func, got its "
-                    "first call: there its state is made"
-                )
-            self._build(probs, count)
-        assert self.network is not None
-        if (self.network.sizes[0], self.network.features) != (size, count):
-            raise ValueError(
-                f"dist and context must have {self.network.sizes[0]} coordinates and "
-                f"{self.network.features} features as in earlier calls, got {size} and {count}"
-            )
-        coefficients = self.network.coefficients(features, probs)
+    def prepare(self, law: ByLogits, context: Tensor | None, f: Evaluator) -> Prepared:
+        probs = _flat(law.probs, law)  # (batch, d)
+        size, count = probs.shape[-1], features_of(context, law)
+        network = self.network or self._build(size, count, probs)
+        check_sizes(network.sizes, size, count)
+        features = _features(context)
+        coefficients = network.coefficients(features, probs)
         scale, trust, pull = self._regressions(probs.dtype)
-        curvature = self.network.bend().to(probs.dtype) + scale * coefficients.curvature
+        curvature = network.bend().to(probs.dtype) + scale * coefficients.curvature
         at_mean = torch.zeros_like(probs)
         if self.uses == "mean":
-            gradient = _gradient_at_mean(law, f)
+            gradient = self._gradient_at_mean(law, f)
             # Samples are 0 or 1: the slope that counts is the one in the middle between them.
             at_mean = gradient - curvature * (probs - 0.5)
-        return Prepared(coefficients, scale, curvature, trust, pull, at_mean, pull * at_mean)
+        carried = pull * at_mean
+        return Prepared(network, coefficients, scale, curvature, trust, pull, at_mean, carried)
+
+    def _gradient_at_mean(self, law: ByLogits, f: Evaluator) -> Tensor:
+        _, gradient = f.with_gradient(law.probs.to(law.dtype).unsqueeze(0))
+        if gradient is None:
+            raise ValueError(f'{no_gradient(self)}; use QuadraticCV(n, uses="values")')
+        return _flat(gradient[0].to(law.probs.dtype), law)
 
     def _regressions(self, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
         """The standard deviation of f, a and b, over the last calls."""
@@ -197,54 +208,51 @@ class QuadraticCV(Estimator):
 
     # --- the estimate ---------------------------------------------------------------------------
 
-    def combine(self, draw: Draw) -> Combination:
+    def combine(self, draw: Draw[ByLogits]) -> Combination:
         law, prepared = draw.law, draw.prepared
-        n, probs = draw.f_values.shape[0], _probs(law)
+        n, probs = draw.f_values.shape[0], law.probs
         form = self._form(draw)
         rest = draw.f_values.to(probs.dtype) - prepared.trust * form.h.reshape(draw.f_values.shape)
         factor = law.debias_factor(self.sampler, n) if law.binary else None
         slope = prepared.scale * prepared.coefficients.linear + prepared.carried  # v, in units of f
         flat = _flat(probs, law)
         mean = prepared.trust * _pairs_of(law).weigh(slope, flat, flat)  # a Cov(x) v
-        return Combination(leave_one_out(rest), factor, mean.reshape(probs.shape), True, memo=form)
+        return Combination(loorf_weights(rest), factor, mean.reshape(probs.shape), True, memo=form)
 
-    def _form(self, draw: Draw) -> Form:
+    def _form(self, draw: Draw[ByLogits]) -> Form:
         law, prepared = draw.law, draw.prepared
-        assert self.network is not None
-        probs = _flat(_probs(law), law)
+        probs = _flat(law.probs, law)
         samples = _flat(_as_vectors(draw.samples, law).to(probs.dtype), law, 1)
-        centred, u = samples - probs, self.network.directions.to(probs.dtype)
+        centred, u = samples - probs, prepared.network.directions.to(probs.dtype)
         along = centred @ u
         pairs = 0.5 * (along.square() - _pairs_of(law).own(centred, u))
-        v, s, *_ = prepared.coefficients
+        v, s = prepared.coefficients[:2]
         learned = prepared.scale * ((centred * v).sum(-1) + (pairs * s).sum(-1))
         line = (centred * prepared.at_mean).sum(-1)
         return Form(samples, centred, along, pairs, learned, line, learned + prepared.pull * line)
 
     # --- after the estimate ---------------------------------------------------------------------
 
-    def learn(self, draw: Draw, combination: Combination) -> None:
+    def learn(self, draw: Draw[ByLogits], combination: Combination) -> None:
         form, prepared = combination.memo, draw.prepared
         f_values = draw.f_values.to(form.h.dtype).reshape(form.h.shape)
         scale = prepared.scale
         if scale > 0:
             self._fit(draw, form, (f_values - form.h) / scale)
-        if draw.grad_f is not None:
-            assert self.network is not None
+        if draw.has_grad_f:
             grad_f = _flat(draw.grad_f.to(form.h.dtype), draw.law, 1)
             # (Of the samples, not of x - p: where all are equal this is 0 and no rounding error.)
-            self.network.bend.update(grad_f, form.samples - form.samples.mean(0))
+            prepared.network.bend.update(grad_f, form.samples - form.samples.mean(0))
         self.within.update(torch.stack([f_values, form.learned, form.line]))
 
-    def _fit(self, draw: Draw, form: Form, error: Tensor) -> None:
+    def _fit(self, draw: Draw[ByLogits], form: Form, error: Tensor) -> None:
         """One step on the variance of f - h and, with grad f, on the squared error of grad h.
 
         The second is weighted so that it bounds the first: the variance of a function of
         independent coordinates is at most the sum of p(1 - p) times its squared differences.
         """
-        law, prepared, network = draw.law, draw.prepared, self.network
-        assert network is not None
-        own, probs = _pairs_of(law), _flat(_probs(law), law)
+        law, prepared, network = draw.law, draw.prepared, draw.prepared.network
+        own, probs = _pairs_of(law), _flat(law.probs, law)
         v, s, _, hidden = prepared.coefficients
         curvature = prepared.curvature / prepared.scale
         u = network.directions.to(probs.dtype)
@@ -253,7 +261,7 @@ class QuadraticCV(Estimator):
         along_s, middle = along * s, probs - 0.5
         # dh: derivative of the loss by h at each sample; dg: by the gradient of h there.
         dh = ((error - error.mean(0)) * (-2 / ((n - 1) * batch))).unsqueeze(-1)
-        if draw.grad_f is None:
+        if not draw.has_grad_f:
             dg = torch.zeros_like(centred)
         else:
             # v + D (x - 1/2) + what the gradient at the mean carries, with x = (x - p) + p
@@ -272,21 +280,22 @@ class QuadraticCV(Estimator):
         d_u = flat_c.T @ ((dh * along + pulled) * s).flatten(0, 1)
         d_u = torch.addmm(d_u - own_u, flat_g.T, along_s.flatten(0, 1))
         by_coefficient = torch.cat([d_linear, d_strength, d_curvature], -1)
-        network.step(_features(draw.context, law), hidden, by_coefficient, d_u)
+        network.fit(_features(draw.context), hidden, by_coefficient, d_u)
 
     # --- state ----------------------------------------------------------------------------------
 
-    def _build(self, like: Tensor, features: int) -> None:
-        network = Network(like.shape[-1], self.rank, features, self.rate)
-        self.network = network.to(like.device, self.within.sums.dtype)
+    def _build(self, size: int, features: int, like: Tensor) -> Network:
+        check_first_call(self)
+        with torch.inference_mode(False):
+            built = Network(size, self.rank, features, self.lr)
+            self.network = built.to(like.device, self.within.sums.dtype)
+        return built
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
         """Make room for what a trained estimator has learned, in one that was never called."""
-        directions = state_dict.get(f"{prefix}network.directions")
-        if self.network is None and directions is not None:
-            hidden = state_dict.get(f"{prefix}network.hidden_weight")
-            self.rank = directions.shape[1]
-            self._build(directions.T, 0 if hidden is None else hidden.shape[1])
+        sizes = state_dict.get(f"{prefix}network.sizes")
+        if self.network is None and sizes is not None:
+            self._build(int(sizes[0]), int(sizes[1]), self.within.sums)
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def extra_repr(self) -> str:
@@ -296,50 +305,26 @@ class QuadraticCV(Estimator):
 # --- shapes ---------------------------------------------------------------------------------------
 
 
-def _probs(law: Coordinates) -> Tensor:
-    assert isinstance(law, (Bits, Categories))
-    return law.probs
+def _pairs_of(law: ByLogits) -> BitPairs | OneHotPairs:
+    return BitPairs() if law.binary else OneHotPairs(law.probs.shape[-1])
 
 
-def _pairs_of(law: Coordinates) -> BitPairs | OneHotPairs:
-    return BitPairs() if law.binary else OneHotPairs(_probs(law).shape[-1])
-
-
-def _as_vectors(samples: Tensor, law: Coordinates) -> Tensor:
+def _as_vectors(samples: Tensor, law: ByLogits) -> Tensor:
     """The samples in the shape of the probabilities: categories as one-hot vectors."""
     if isinstance(law, (Bits, OneHot)):
         return samples
     index = law.encode(samples).unsqueeze(-1)
-    probs = _probs(law)
-    zeros = torch.zeros(*index.shape[:-1], probs.shape[-1], dtype=probs.dtype, device=probs.device)
-    return zeros.scatter(-1, index, 1.0)
+    shape = (*index.shape[:-1], law.probs.shape[-1])
+    return torch.zeros(shape, dtype=law.probs.dtype, device=index.device).scatter(-1, index, 1.0)
 
 
-def _flat(tensor: Tensor, law: Coordinates, leading: int = 0) -> Tensor:
+def _flat(tensor: Tensor, law: ByLogits, leading: int = 0) -> Tensor:
     """A tensor in the shape of the probabilities as ``(..., batch, d)``."""
     batch = law.batch_shape.numel()
-    size = _probs(law).shape[len(law.batch_shape) :].numel()
+    size = law.probs.shape[len(law.batch_shape) :].numel()
     return tensor.reshape(*tensor.shape[:leading], batch, size)
 
 
-def _features(context: Tensor | None, law: Coordinates) -> Tensor | None:
+def _features(context: Tensor | None) -> Tensor | None:
     """The context as ``(batch, features)``, detached."""
-    if context is None:
-        return None
-    if context.ndim != len(law.batch_shape) + 1 or context.shape[:-1] != law.batch_shape:
-        raise ValueError(
-            f"context must have shape {tuple(law.batch_shape)} and features behind it "
-            f"(*batch, features), got {tuple(context.shape)}"
-        )
-    return context.detach().reshape(-1, context.shape[-1])
-
-
-def _gradient_at_mean(law: Coordinates, f: Objective) -> Tensor:
-    assert isinstance(law, ByLogits)
-    _, gradient = f.with_gradient(law.probs.to(law.dtype).unsqueeze(0))
-    if gradient is None:
-        raise ValueError(
-            "f must be differentiable in x for QuadraticCV, got values without a gradient; "
-            'use QuadraticCV(n, "values")'
-        )
-    return _flat(gradient[0].to(law.probs.dtype), law)
+    return None if context is None else context.detach().reshape(-1, context.shape[-1])

@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.nn.functional import leaky_relu, linear
 
-from dbsurf.estimators.fitting import Fitter, RunningRatio
+from dbsurf.gradient.fitting import Fitted, RunningRatio
 
 HIDDEN = 100  # width of the layer between the context and the coefficients
 LEAK = 0.3  # slope of that layer's leaky ReLU below 0
@@ -34,41 +35,55 @@ class Coefficients(NamedTuple):
     hidden: Tensor | None
 
 
-class Network(nn.Module):
-    """v, s and D as functions of the context, the directions u, and how all of them learn."""
+class Network(Fitted):
+    """v, s and D as functions of the context, the directions u, and how all of them learn.
 
-    def __init__(self, size: int, rank: int, features: int, rate: float) -> None:
-        super().__init__()
+    Args:
+        size: number of coordinates, d.
+        rank: number of directions.
+        features: number of features of the context; 0 without one.
+        lr: learning rate.
+    """
+
+    sizes: Tensor
+
+    def __init__(self, size: int, rank: int, features: int, lr: float) -> None:
         random = torch.Generator().manual_seed(0)  # the same for all: no global state is touched
-        self.sizes, self.features = [size, rank, size], features
-        self.directions = nn.Parameter(0.1 * torch.randn(size, rank, generator=random))
-        start = torch.cat([torch.zeros(size), torch.full((rank,), 0.1), torch.zeros(size)])
-        self.constant = nn.Parameter(start)
-        fitted = [self.directions, self.constant]
+        split = [size, rank, size]
+        start = {
+            "directions": 0.1 * torch.randn(size, rank, generator=random),
+            "constant": torch.cat([torch.zeros(size), torch.full((rank,), 0.1), torch.zeros(size)]),
+        }
         if features:
             bound = features**-0.5
             weight = torch.empty(HIDDEN, features).uniform_(-bound, bound, generator=random)
-            self.hidden_weight = nn.Parameter(weight)
-            self.hidden_bias = nn.Parameter(torch.zeros(HIDDEN))
-            self.outer_weight = nn.Parameter(torch.zeros(sum(self.sizes), HIDDEN))
-            fitted += [self.hidden_weight, self.hidden_bias, self.outer_weight]
-        self.fitter = Fitter(fitted, rate)
+            start["hidden_weight"] = weight
+            start["hidden_bias"] = torch.zeros(HIDDEN)
+            start["outer_weight"] = torch.zeros(sum(split), HIDDEN)
+        super().__init__(start, lr)
+        self.split = split
+        self.register_buffer("sizes", torch.tensor([size, features]))
         # The part of D that is the same for all: the slope of grad f along its own coordinate.
         self.bend = RunningRatio(torch.inf, smallest=-torch.inf, size=size)
 
+    @property
+    def directions(self) -> Tensor:
+        """u, ``(d, rank)``."""
+        return self.tensors()["directions"]
+
     def coefficients(self, features: Tensor | None, probs: Tensor) -> Coefficients:
         """v, s and D for each batch element, and the hidden layer behind them."""
-        hidden: Tensor | None = None
-        found: Tensor = self.constant
+        fitted, hidden = self.tensors(), None
+        found = fitted["constant"].clone()
         if features is not None:
-            features = features.to(self.constant.dtype)
-            hidden = nn.functional.linear(features, self.hidden_weight, self.hidden_bias)
-            hidden = nn.functional.leaky_relu(hidden, LEAK)
-            found = nn.functional.linear(hidden, self.outer_weight, self.constant)
-        v, s, curvature = found.to(probs.dtype).expand(probs.shape[0], -1).split(self.sizes, -1)
+            features = features.to(found.dtype)
+            hidden = linear(features, fitted["hidden_weight"], fitted["hidden_bias"])
+            hidden = leaky_relu(hidden, LEAK)
+            found = linear(hidden, fitted["outer_weight"], found)
+        v, s, curvature = found.to(probs.dtype).expand(probs.shape[0], -1).split(self.split, -1)
         return Coefficients(v, s, curvature, hidden)
 
-    def step(
+    def fit(
         self,
         features: Tensor | None,
         hidden: Tensor | None,
@@ -79,11 +94,11 @@ class Network(nn.Module):
         gradients = [by_direction, by_coefficient.sum(0)]
         if features is not None and hidden is not None:
             by_coefficient = by_coefficient.to(hidden.dtype)
-            by_hidden = by_coefficient @ self.outer_weight
+            by_hidden = by_coefficient @ self.tensors()["outer_weight"]
             by_hidden = torch.where(hidden > 0, by_hidden, LEAK * by_hidden)
             by_weight = by_hidden.T @ features.to(hidden.dtype)
             gradients += [by_weight, by_hidden.sum(0), by_coefficient.T @ hidden]
-        self.fitter.step(gradients)
+        self.step(gradients)
 
 
 # --- what a coordinate has with itself ------------------------------------------------------------

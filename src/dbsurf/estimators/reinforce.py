@@ -8,13 +8,18 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from dbsurf import checks
 from dbsurf.distributions import Combination, Coordinates
-from dbsurf.estimators.base import Draw, Estimator
-from dbsurf.estimators.objective import Objective
+from dbsurf.gradient.declaration import INDIGO, SKY, Variant
+from dbsurf.gradient.estimator import Estimator
+from dbsurf.gradient.function import Evaluator
+from dbsurf.gradient.pipeline import Draw
+from dbsurf.gradient.registry import register
 from dbsurf.samplers.iid import IID
 
 
-class Reinforce(Estimator):
+@register
+class Reinforce(Estimator[Coordinates]):
     r"""The score-function estimator (eq. 3), $g = \frac1n\sum_i (f(x_i) - b)\nabla\log p(x_i)$.
 
     Bias: none, with or without a baseline: b is computed from earlier calls only.
@@ -29,7 +34,7 @@ class Reinforce(Estimator):
             single one for all.
         validate: check probabilities and f-values; turn off to save a wait for the device.
 
-    Example:
+    Examples:
         >>> import torch, dbsurf
         >>> from torch.distributions import Categorical
         >>> logits = torch.zeros(5, requires_grad=True)
@@ -43,33 +48,41 @@ class Reinforce(Estimator):
         reinforcement learning", 1992.
     """
 
+    variants = (
+        Variant("REINFORCE", SKY, compared=False),
+        Variant(
+            "REINFORCE running mean",
+            INDIGO,
+            options={"baseline": "running-mean"},
+            choose="when only one sample is affordable",
+        ),
+    )
+
     mean: Tensor
     mass: Tensor
 
     def __init__(
         self,
         n: int,
-        baseline: Literal["running-mean"] | None = None,
         *,
+        baseline: Literal["running-mean"] | None = None,
         decay: float = 0.99,
         batch_shape: Sequence[int] = (),
         validate: bool = True,
     ) -> None:
         super().__init__(n, IID(), validate=validate)
-        if baseline not in (None, "running-mean"):
-            raise ValueError(f'baseline must be None or "running-mean", got {baseline!r}')
-        if not 0 <= decay < 1:
-            raise ValueError(f"decay must lie in [0, 1), got {decay!r}")
+        checks.choice(baseline, "baseline", (None, "running-mean"))
+        checks.decay(decay)
         self.baseline = baseline
         self.learns = baseline is not None
         self.decay = decay
         self.register_buffer("mean", torch.zeros(tuple(batch_shape)))
         self.register_buffer("mass", torch.zeros(()))  # decayed number of calls behind the mean
 
-    def prepare(self, law: Coordinates, context: Tensor | None, f: Objective) -> Tensor | None:
+    def prepare(self, law: Coordinates, context: Tensor | None, f: Evaluator) -> Tensor | None:
         return None if self.baseline is None else self.mean.clone()
 
-    def combine(self, draw: Draw) -> Combination:
+    def combine(self, draw: Draw[Coordinates]) -> Combination:
         f_values = draw.f_values
         if draw.prepared is not None:
             if draw.prepared.ndim and draw.prepared.shape != f_values.shape[1:]:
@@ -80,10 +93,11 @@ class Reinforce(Estimator):
             f_values = f_values - draw.prepared.to(f_values.dtype)
         return Combination(f_values / f_values.shape[0])
 
-    def learn(self, draw: Draw, combination: Combination) -> None:
+    def learn(self, draw: Draw[Coordinates], combination: Combination) -> None:
         new = draw.f_values.mean(0) if self.mean.ndim else draw.f_values.mean()
-        # An infinite f-value (possible with validate=False) must not destroy the running mean.
-        new = torch.where(torch.isfinite(new), new.to(self.mean.dtype), self.mean)
+        # A value that the running mean cannot hold must not destroy it.
+        new = new.to(self.mean.dtype)
+        new = torch.where(torch.isfinite(new - self.mean), new, self.mean)
         self.mass.mul_(self.decay).add_(1)
         self.mean.add_((new - self.mean) / self.mass)
 

@@ -9,20 +9,15 @@ import torch
 from torch import Tensor, nn
 
 from dbsurf import checks
-from dbsurf.distributions import ByLogits, Combination, Coordinates
-from dbsurf.distributions.base import transformed
-from dbsurf.estimators.base import Draw
-from dbsurf.estimators.fitting import Fitter, RunningRatio
-from dbsurf.estimators.objective import Objective
-from dbsurf.estimators.relaxation import (
-    CategoricalEstimator,
-    check_relaxable,
-    check_temperature,
-    noisy_logits_given,
-    squash,
-    through,
-    to_logits,
-)
+from dbsurf.distributions import ByLogits, Combination
+from dbsurf.estimators.relaxation import noisy_logits_given, squash, through, to_logits
+from dbsurf.gradient.context import check_first_call, check_sizes, features_of
+from dbsurf.gradient.declaration import RELAXABLE, WITH_LOGITS, GradF, Variant
+from dbsurf.gradient.estimator import Estimator
+from dbsurf.gradient.fitting import Fitted, Moments, RunningRatio
+from dbsurf.gradient.function import Evaluator
+from dbsurf.gradient.pipeline import Draw, Drawn, needs_own_samples, no_gradient
+from dbsurf.gradient.registry import register
 from dbsurf.samplers.iid import IID
 
 HIDDEN = 50  # width of the network that RELAX makes for itself
@@ -52,26 +47,20 @@ class Probed(NamedTuple):
     path: Tensor  # the mean over n of the free minus the bound gradient, like the logits
 
 
-class _Relaxing(CategoricalEstimator):
+class Relaxing(Estimator[ByLogits]):
     """Draws the samples, and then z given the samples, twice."""
+
+    accepts = WITH_LOGITS
+    learns = True
+    needs_call = True
 
     def __init__(self, n: int, *, validate: bool) -> None:
         super().__init__(n, IID(), validate=validate)
 
-    def draw_with_noise(
-        self, law: Coordinates, generator: torch.Generator | None
-    ) -> tuple[Any, Noise]:
-        assert isinstance(law, ByLogits)
-        samples, _ = super().draw_with_noise(law, generator)
+    def draw_samples(self, law: ByLogits, generator: torch.Generator | None) -> Drawn:
+        samples = law.draw(self.sampler, self.n, generator)
         free, _ = noisy_logits_given(law, samples, generator)
-        return samples, Noise(free, *noisy_logits_given(law, samples, generator))
-
-    def need_noise(self, noise: Any) -> None:
-        if noise is None:
-            raise ValueError(
-                f"samples must be drawn by {type(self).__name__} itself, got samples without the "
-                "noise behind them: use E(f, dist)"
-            )
+        return Drawn(samples, Noise(free, *noisy_logits_given(law, samples, generator)))
 
 
 def difference(
@@ -90,7 +79,8 @@ def difference(
     return (free - bound).mean(0)
 
 
-class REBAR(_Relaxing):
+@register
+class REBAR(Relaxing):
     r"""REINFORCE with f at relaxed samples as control variate.
 
     A sample x is what $z = \theta + \epsilon$ rounds to. $\tilde z$ is an independent draw of z
@@ -110,7 +100,7 @@ class REBAR(_Relaxing):
         decay: factor on the sums for $\eta$ at each call.
         validate: check probabilities and f-values; turn off to save a wait for the device.
 
-    Example:
+    Examples:
         >>> import torch, dbsurf
         >>> from torch.distributions import Bernoulli, Independent
         >>> theta = torch.zeros(3, requires_grad=True)
@@ -125,70 +115,63 @@ class REBAR(_Relaxing):
         estimates for discrete latent variable models", NeurIPS 2017.
     """
 
-    needs_grad_f = True  # at the relaxed samples, in `probe`
-    learns = True
+    accepts = RELAXABLE
+    grad_f = GradF.RELAXED
+    variants = (Variant("REBAR", "#B8860B", "-.", choose="to compare with REBAR", cost="3 * n"),)
 
     def __init__(
         self,
         n: int,
-        temperature: float = 0.5,
         *,
+        temperature: float = 0.5,
         coefficient: float | None = None,
         decay: float = 0.99,
         validate: bool = True,
     ) -> None:
         super().__init__(n, validate=validate)
-        self.temperature = check_temperature(temperature)
-        if coefficient is not None and not checks.is_finite_number(coefficient):
-            raise ValueError(f"coefficient must be a finite number or None, got {coefficient!r}")
+        checks.positive(temperature, "temperature")
+        checks.coefficient(coefficient)
+        checks.decay(decay)
+        self.temperature = temperature
         self.fixed = coefficient
         self.ratio = RunningRatio(torch.inf, decay)
 
     @property
     def evaluations(self) -> int:
-        assert self.n is not None
         return 3 * self.n
 
     @property
-    def distributions(self) -> str:
-        return "Bernoulli, one-hot"
-
-    def check_law(self, law: Coordinates) -> None:
-        super().check_law(law)
-        check_relaxable(law, self)
-
-    def prepare(self, law: Coordinates, context: Tensor | None, f: Objective) -> float | Tensor:
+    def coefficient(self) -> float | Tensor:
+        r"""The coefficient $\eta$ that the next call will use."""
         return self.ratio() if self.fixed is None else self.fixed
 
-    def probe(self, law: Coordinates, noise: Noise | None, f: Objective) -> Probed | None:
-        if noise is None:
-            return None
-        assert isinstance(law, ByLogits)
+    def prepare(self, law: ByLogits, context: Tensor | None, f: Evaluator) -> float | Tensor:
+        return self.coefficient
+
+    def probe(self, draw: Draw[ByLogits], f: Evaluator) -> Probed:
+        law, noise = draw.law, draw.hidden
         points = [squash(law, z, self.temperature) for z in (noise.free, noise.bound)]
         values, slopes = [], []
         for point in points:
             value, slope = f.with_gradient(point.to(law.dtype))
             if slope is None:
-                raise ValueError(
-                    "f must be differentiable in x for REBAR, got values without a gradient"
-                )
+                raise no_gradient(self)
             values.append(value.detach())
             slopes.append(slope.to(law.probs.dtype))
         path = difference(law, noise, (points[0], points[1]), (slopes[0], slopes[1]))
         return Probed(values[1], path / self.temperature)
 
-    def combine(self, draw: Draw) -> Combination:
-        law, probed, eta = draw.law, draw.noise, draw.prepared
-        self.need_noise(probed)
-        assert isinstance(law, ByLogits)
+    def combine(self, draw: Draw[ByLogits]) -> Combination:
+        probed, eta = draw.hidden, draw.prepared
+        if probed is None:
+            raise needs_own_samples(self)
         n = draw.f_values.shape[0]
         bound = probed.bound.to(draw.f_values.dtype)
         weights = (draw.f_values - eta * bound) / n
         return Combination(weights, offset=eta * probed.path)
 
-    def learn(self, draw: Draw, combination: Combination) -> None:
-        law, probed = draw.law, draw.noise
-        assert isinstance(law, ByLogits)
+    def learn(self, draw: Draw[ByLogits], combination: Combination) -> None:
+        law, probed = draw.law, draw.hidden
         n = draw.f_values.shape[0]
         plain, bound = (
             law.contract((values / n).to(law.probs.dtype), draw.samples, False)
@@ -200,7 +183,8 @@ class REBAR(_Relaxing):
         return f"{super().extra_repr()}, temperature={self.temperature}"
 
 
-class RELAX(_Relaxing):
+@register
+class RELAX(Relaxing):
     r"""REINFORCE with a learned function of the continuous variables as control variate.
 
     A sample x is what $z = \theta + \epsilon$ rounds to. $\tilde z$ is an independent draw of z
@@ -216,14 +200,17 @@ class RELAX(_Relaxing):
 
     Args:
         n: number of independent samples.
-        surrogate: a module of relaxed samples ``(n, *batch, features)``, their event flattened,
+        network: a module of relaxed samples ``(n, *batch, features)``, their event flattened,
             and of the context (or None), that returns values ``(n, *batch)``; None for a network
             with one hidden layer, scaled by the size of f.
-        rate: learning rate of the surrogate. None leaves it to the caller's own optimiser: the
+        lr: learning rate of the network. None leaves it to the caller's own optimiser: the
             gradient of the mean of $\|g\|^2$ is added to ``.grad`` of its parameters.
+        size: how many numbers a sample of one batch element has, to build the network at once
+            instead of at the first call.
+        context: how many features the context has, with ``size``.
         validate: check probabilities and f-values; turn off to save a wait for the device.
 
-    Example:
+    Examples:
         >>> import torch, dbsurf
         >>> from torch.distributions import Categorical, Independent
         >>> theta = torch.zeros(4, 3, requires_grad=True)
@@ -237,129 +224,195 @@ class RELAX(_Relaxing):
         control variates for black-box gradient estimation", ICLR 2018.
     """
 
+    variants = (
+        Variant(
+            "RELAX",
+            "#DA70D6",
+            choose="for a black box with n = 1: it learns a network as it goes",
+        ),
+    )
+
     def __init__(
         self,
         n: int,
-        surrogate: nn.Module | None = None,
         *,
-        rate: float | None = 1e-3,
+        network: nn.Module | None = None,
+        lr: float | None = 1e-3,
+        size: int | None = None,
+        context: int = 0,
         validate: bool = True,
     ) -> None:
         super().__init__(n, validate=validate)
-        if rate is not None and not rate > 0:
-            raise ValueError(f"rate must be a number > 0 or None, got {rate!r}")
-        if rate is None and surrogate is None:
-            raise ValueError("rate must be a number > 0 for a surrogate of RELAX's own, got None")
-        self.rate = rate
+        checks.positive(lr, "lr", none=network is not None)
+        if network is not None and not isinstance(network, nn.Module):
+            raise ValueError(f"network must be a torch module or None, got {network!r}")
+        self.lr = lr
         self.power = RunningRatio(torch.inf)  # mean square of f
-        self.surrogate: nn.Module | None = surrogate
-        self.fitter: Fitter | None = None
-        self.own = surrogate is None
-        parameters = [] if surrogate is None else list(surrogate.parameters())
-        self.learns = surrogate is None or bool(parameters)
-        if parameters and rate is not None:
-            self.fitter = Fitter(parameters, rate)
+        self.control: Given | Own | None = None
+        if network is not None:
+            self.control = Given(network, lr)
+            self.learns = bool(self.control.tensors())
+        elif size is not None:
+            self._build(size, context, self.power.energy)
 
-    def prepare(self, law: Coordinates, context: Tensor | None, f: Objective) -> Tensor:
-        """The size of f, by which the surrogate is scaled."""
-        assert isinstance(law, ByLogits)
-        if self.surrogate is None:
-            if torch._C._are_functorch_transforms_active():
-                raise ValueError(
-                    "RELAX must be called once before it is used under torch.func, got its first "
-                    "call, which builds its network"
-                )
-            self._build(_size(law), 0 if context is None else context.shape[-1], law.device)
-        return self.power().sqrt() if self.own else torch.ones_like(self.power.energy)
+    def prepare(self, law: ByLogits, context: Tensor | None, f: Evaluator) -> Prepared:
+        size, features = law.probs.shape[len(law.batch_shape) :].numel(), features_of(context, law)
+        control = self.control or self._build(size, features, law.probs)
+        control.check(size, features)
+        own = isinstance(control, Own)
+        unit = self.power().sqrt() if own else torch.ones_like(self.power.energy)
+        return Prepared(control, unit)
 
-    def combine(self, draw: Draw) -> Combination:
-        self.need_noise(draw.noise)
-        law = draw.law
-        assert isinstance(law, ByLogits)
-        assert self.surrogate is not None
-        parameters: dict[str, Tensor] = dict(self.surrogate.named_parameters())
-        if transformed():
-            return self._control(draw, parameters, draw.noise, _slopes_under_transforms)[0]
+    def combine(self, draw: Draw[ByLogits]) -> Combination:
+        if draw.hidden is None:
+            raise needs_own_samples(self)
+        tensors = draw.prepared.control.tensors()
+        if checks.transformed():
+            return self._control(draw, tensors, draw.hidden, _slopes_under_transforms)[0]
         learning = self.learns and self.training and not torch.is_inference_mode_enabled()
         with torch.inference_mode(False), torch.enable_grad():
             leaves = {
-                name: p.detach().clone().requires_grad_(learning) for name, p in parameters.items()
+                name: t.detach().clone().requires_grad_(learning) for name, t in tensors.items()
             }
-            noise = Noise(*(tensor.clone() for tensor in draw.noise))
+            noise = Noise(*(tensor.clone() for tensor in draw.hidden))
             plain, graph = self._control(draw, leaves, noise, _slopes(create_graph=learning))
         return plain._replace(memo=(leaves, *graph)) if learning else plain
 
     def _control(
-        self, draw: Draw, leaves: dict[str, Tensor], noise: Noise, slopes_of: SlopesOf
+        self, draw: Draw[ByLogits], leaves: dict[str, Tensor], noise: Noise, slopes_of: SlopesOf
     ) -> tuple[Combination, tuple[Tensor, Tensor]]:
         """The estimate, and its weights and offset with their graph."""
-        law = draw.law
-        assert isinstance(law, ByLogits)
+        law, (control, unit) = draw.law, draw.prepared
+
+        def c(points: Tensor) -> Tensor:  # at relaxed samples, (n, *batch)
+            flat = points.reshape(*draw.f_values.shape, -1)
+            wide = {name: leaf.to(points.dtype) for name, leaf in leaves.items()}
+            values: Tensor = control.values_at(flat, draw.context, wide)
+            return values * float(unit)
+
         points = [squash(law, z) for z in noise[:2]]
-        values, slopes = [], []
-        for point in points:
-            value, slope = slopes_of(lambda x: self._values(x, leaves, draw), point)
-            values.append(value)
-            slopes.append(slope)
-        weights = (draw.f_values - values[1].to(draw.f_values.dtype)) / draw.f_values.shape[0]
-        offset = difference(law, noise, (points[0], points[1]), (slopes[0], slopes[1]))
+        found = [slopes_of(c, point) for point in points]
+        bound = found[1][0].to(draw.f_values.dtype)
+        weights = (draw.f_values - bound) / draw.f_values.shape[0]
+        offset = difference(law, noise, (points[0], points[1]), (found[0][1], found[1][1]))
         return Combination(weights.detach(), offset=offset.detach()), (weights, offset)
 
-    def learn(self, draw: Draw, combination: Combination) -> None:
+    def learn(self, draw: Draw[ByLogits], combination: Combination) -> None:
         """One step on the mean over the batch of the squared length of the estimate."""
         if combination.memo is not None:
             self._fit(draw, *combination.memo)
         self.power.update(draw.f_values.square(), torch.ones_like(draw.f_values))
 
-    def _fit(self, draw: Draw, leaves: dict[str, Tensor], weights: Tensor, offset: Tensor) -> None:
-        law, unit = draw.law, draw.prepared
-        assert isinstance(law, ByLogits)
-        assert self.surrogate is not None
+    def _fit(
+        self, draw: Draw[ByLogits], leaves: dict[str, Tensor], weights: Tensor, offset: Tensor
+    ) -> None:
+        law, (control, unit) = draw.law, draw.prepared
         with torch.enable_grad():
             scores = law.contract(weights.to(law.probs.dtype), draw.samples, False)
             elements = max(1, law.batch_shape.numel())
             loss = (scores + offset).square().sum() / elements
             found = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
-        if not torch.isfinite(loss):  # an infinite f-value must not destroy the state
-            return
-        if self.own and unit > 0:
-            found = tuple(None if g is None else g / unit.square() for g in found)
+        square = unit.square() if unit > 0 else 1.0
         pairs = zip(leaves.values(), found, strict=True)
-        self._step([torch.zeros_like(p) if g is None else g for p, g in pairs])
-
-    def _step(self, gradients: Sequence[Tensor]) -> None:
-        if self.fitter is not None:
-            self.fitter.step(gradients)
-            return
-        assert self.surrogate is not None
-        for parameter, gradient in zip(self.surrogate.parameters(), gradients, strict=True):
-            parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
-
-    def _values(self, points: Tensor, leaves: dict[str, Tensor], draw: Draw) -> Tensor:
-        """c at relaxed samples, ``(n, *batch)``."""
-        law = draw.law
-        assert isinstance(law, ByLogits)
-        assert self.surrogate is not None
-        flat = points.reshape(*draw.f_values.shape, _size(law))
-        wide = {name: leaf.to(points.dtype) for name, leaf in leaves.items()}
-        values: Tensor = torch.func.functional_call(self.surrogate, wide, (flat, draw.context))
-        return values * float(draw.prepared)
+        control.step([torch.zeros_like(t) if g is None else g / square for t, g in pairs])
 
     # --- state ----------------------------------------------------------------------------------
 
-    def _build(self, size: int, features: int, device: torch.device) -> None:
-        assert self.rate is not None
+    def _build(self, size: int, features: int, like: Tensor) -> Own:
+        check_first_call(self)
         with torch.inference_mode(False):
-            self.surrogate = Surrogate(size, features).to(device, self.power.energy.dtype)
-            self.fitter = Fitter(list(self.surrogate.parameters()), self.rate)
+            built = Own(size, features, self.lr or 0.0)
+            self.control = built.to(like.device, self.power.energy.dtype)
+        return built
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
         """Build the network first if this estimator was never called, so that it can be loaded."""
-        weight = state_dict.get(f"{prefix}surrogate.weight")
-        if self.surrogate is None and weight is not None:
-            features = int(state_dict[f"{prefix}surrogate.features"])
-            self._build(weight.shape[1] - features, features, self.power.energy.device)
+        sizes = state_dict.get(f"{prefix}control.sizes")
+        if self.control is None and sizes is not None:
+            self._build(int(sizes[0]), int(sizes[1]), self.power.energy)
         super()._load_from_state_dict(state_dict, prefix, *rest)
+
+
+class Prepared(NamedTuple):
+    """The network, and the size of f by which it is scaled."""
+
+    control: Given | Own
+    unit: Tensor
+
+
+class Given(nn.Module):
+    """A network that the caller gave, and how it is fitted.
+
+    Args:
+        network: the module.
+        lr: learning rate; None leaves the fitting to the caller.
+    """
+
+    def __init__(self, network: nn.Module, lr: float | None) -> None:
+        super().__init__()
+        self.network = network
+        parameters = list(network.parameters())
+        self.moments = Moments(parameters, lr) if parameters and lr is not None else None
+
+    def check(self, size: int, features: int) -> None:
+        """The caller's network says itself what does not fit."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        return dict(self.network.named_parameters())
+
+    def values_at(
+        self, points: Tensor, context: Tensor | None, tensors: dict[str, Tensor]
+    ) -> Tensor:
+        """Values ``(n, *batch)`` at points ``(n, *batch, size)``."""
+        found: Tensor = torch.func.functional_call(self.network, tensors, (points, context))
+        return found
+
+    def step(self, gradients: Sequence[Tensor]) -> None:
+        if self.moments is not None:
+            self.moments.step(gradients)
+            return
+        for parameter, gradient in zip(self.network.parameters(), gradients, strict=True):
+            if torch.isfinite(gradient).all():
+                parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
+
+
+class Own(Fitted):
+    """One hidden layer of relaxed samples and of the context; 0 at first.
+
+    Args:
+        size: how many numbers a relaxed sample has.
+        features: how many the context has for each batch element.
+        lr: learning rate.
+    """
+
+    sizes: Tensor
+
+    def __init__(self, size: int, features: int, lr: float) -> None:
+        random = torch.Generator().manual_seed(0)  # a fixed seed: the global generator is not used
+        inputs = size + features
+        bound = max(1, inputs) ** -0.5
+        start = {
+            "weight": torch.empty(HIDDEN, inputs).uniform_(-bound, bound, generator=random),
+            "bias": torch.zeros(HIDDEN),
+            "outer": torch.zeros(HIDDEN),
+            "constant": torch.zeros(()),
+        }
+        super().__init__(start, lr)
+        self.register_buffer("sizes", torch.tensor([size, features]))
+
+    def check(self, size: int, features: int) -> None:
+        check_sizes(self.sizes, size, features)
+
+    def values_at(
+        self, points: Tensor, context: Tensor | None, tensors: dict[str, Tensor]
+    ) -> Tensor:
+        """Values ``(n, *batch)`` at points ``(n, *batch, size)``."""
+        inputs = 2 * points - 1
+        if context is not None:
+            context = context.detach().to(points.dtype)
+            inputs = torch.cat([inputs, context.expand(points.shape[0], *context.shape)], -1)
+        hidden = torch.tanh(nn.functional.linear(inputs, tensors["weight"], tensors["bias"]))
+        return hidden @ tensors["outer"] + tensors["constant"]
 
 
 def _slopes(*, create_graph: bool) -> SlopesOf:
@@ -378,45 +431,3 @@ def _slopes_under_transforms(
     values, pull, *_ = torch.func.vjp(function, points)
     (slopes,) = pull(torch.ones_like(values))
     return values, slopes
-
-
-def _size(law: ByLogits) -> int:
-    """How many numbers a relaxed sample of one batch element has."""
-    return law.probs.shape[len(law.batch_shape) :].numel()
-
-
-class Surrogate(nn.Module):
-    """One hidden layer of relaxed samples and of the context; 0 at first.
-
-    Args:
-        size: how many numbers a relaxed sample has.
-        features: how many the context has for each batch element.
-    """
-
-    features: Tensor
-
-    def __init__(self, size: int, features: int) -> None:
-        super().__init__()
-        random = torch.Generator().manual_seed(0)  # a fixed seed: the global generator is not used
-        inputs = size + features
-        bound = max(1, inputs) ** -0.5
-        weight = torch.empty(HIDDEN, inputs).uniform_(-bound, bound, generator=random)
-        self.weight = nn.Parameter(weight)
-        self.bias = nn.Parameter(torch.zeros(HIDDEN))
-        self.outer = nn.Parameter(torch.zeros(HIDDEN))
-        self.constant = nn.Parameter(torch.zeros(()))
-        self.register_buffer("features", torch.tensor(float(features)))
-
-    def forward(self, points: Tensor, context: Tensor | None) -> Tensor:
-        """Values ``(n, *batch)`` at points ``(n, *batch, size)``."""
-        inputs = 2 * points - 1
-        if context is not None:
-            context = context.detach().to(points.dtype)
-            inputs = torch.cat([inputs, context.expand(points.shape[0], *context.shape)], -1)
-        if inputs.shape[-1] != self.weight.shape[1]:
-            raise ValueError(
-                f"dist and context must have {self.weight.shape[1]} numbers for each batch element "
-                f"as in earlier calls, got {inputs.shape[-1]}"
-            )
-        hidden = torch.tanh(nn.functional.linear(inputs, self.weight, self.bias))
-        return hidden @ self.outer + self.constant

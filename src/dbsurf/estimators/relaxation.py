@@ -10,59 +10,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from dbsurf.distributions import Bits, ByLogits, Categories, Coordinates, OneHot
+from dbsurf.distributions import Bits, ByLogits
 from dbsurf.distributions.base import at_least_float32
-from dbsurf.estimators.base import Estimator
 from dbsurf.samplers.base import uniform
-
-
-class CategoricalEstimator(Estimator):
-    """An estimator for one distribution with logits: bits, or categories in any form."""
-
-    @property
-    def distributions(self) -> str:
-        return "Bernoulli, categorical"
-
-    def check_law(self, law: Coordinates) -> None:
-        super().check_law(law)
-        check_single(law, self)
-
-
-class OneHotEstimator(CategoricalEstimator):
-    """An estimator that evaluates f or its gradient between the states (0 and 1) of the law."""
-
-    @property
-    def distributions(self) -> str:
-        return "Bernoulli, one-hot"
-
-    def check_law(self, law: Coordinates) -> None:
-        check_relaxable(law, self)
-
-
-def check_single(law: Coordinates, owner: object) -> None:
-    """Check that the law is one distribution with logits."""
-    if not isinstance(law, ByLogits):
-        raise ValueError(
-            f"dist must be one distribution with logits for {type(owner).__name__}, got {law.name}"
-        )
-
-
-def check_relaxable(law: Coordinates, owner: object) -> None:
-    """Check that the law can be relaxed, which is so for bits and one-hot vectors."""
-    if not isinstance(law, (Bits, OneHot)):
-        raise ValueError(
-            f"dist must be Bernoulli or OneHotCategorical for {type(owner).__name__}, "
-            f"got {law.name}"
-        )
-
-
-def check_temperature(temperature: object, name: str = "temperature") -> float:
-    """Return a temperature if it is a positive number."""
-    if isinstance(temperature, bool) or not isinstance(temperature, (int, float)):
-        raise ValueError(f"{name} must be a number > 0, got {temperature!r}")
-    if not 0 < temperature < float("inf"):
-        raise ValueError(f"{name} must be a number > 0, got {temperature!r}")
-    return float(temperature)
 
 
 def log_odds(law: ByLogits) -> Tensor:
@@ -97,7 +47,6 @@ def noisy_logits_given(
         shifted = side * logits + v.log()
         z = side * (torch.nn.functional.softplus(shifted) - torch.log1p(-v))
         return z, torch.sigmoid(shifted)
-    assert isinstance(law, Categories)
     index = law.encode(samples).unsqueeze(-1)
     times = (-_inside(uniform(logits, n, generator)).log()).log()  # of exponential variables
     first = times.gather(-1, index)

@@ -5,21 +5,24 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from dbsurf.distributions import Bits, Combination, Coordinates
-from dbsurf.distributions.base import transformed
-from dbsurf.estimators.base import Draw, Estimator
-from dbsurf.estimators.fitting import Fitter
-from dbsurf.estimators.leave_one_out import leave_one_out
-from dbsurf.estimators.objective import Objective
+from dbsurf import checks
+from dbsurf.distributions import Bits, Combination
+from dbsurf.estimators.leave_one_out import loorf_weights
+from dbsurf.gradient.declaration import ONE_BITS, GradF, Variant
+from dbsurf.gradient.estimator import Estimator
+from dbsurf.gradient.fitting import Fitted
+from dbsurf.gradient.function import Evaluator
+from dbsurf.gradient.pipeline import Draw
+from dbsurf.gradient.registry import register
 from dbsurf.samplers.iid import IID
 
 HIDDEN = 100  # width of the network
 LEAK = 0.3  # slope of its leaky units for negative input
 
 
-class Surrogate(NamedTuple):
+class Network(NamedTuple):
     r"""A network of two inputs, one layer of `HIDDEN` units and two outputs, and its coefficients.
 
     Attributes:
@@ -41,7 +44,8 @@ class Surrogate(NamedTuple):
     second: Tensor
 
 
-class RODEO(Estimator):
+@register
+class RODEO(Estimator[Bits]):
     r"""LOORF with two control variates from a Stein operator, whose mean is 0 for every h.
 
     For a function h of bits, $y_i$ being x with bit i flipped and $w_i(x)$ the probability of its
@@ -60,10 +64,10 @@ class RODEO(Estimator):
 
     Args:
         n: number of independent samples.
-        rate: learning rate of the network and the coefficients.
+        lr: learning rate of the network and the coefficients.
         validate: check probabilities and f-values; turn off to save a wait for the device.
 
-    Example:
+    Examples:
         >>> import torch, dbsurf
         >>> from torch.distributions import Bernoulli, Independent
         >>> theta = torch.zeros(3, requires_grad=True)
@@ -78,66 +82,67 @@ class RODEO(Estimator):
         NeurIPS 2022.
     """
 
-    needs_grad_f = True
-    grad_f_for = "combine"
-    bernoulli_only = True
+    accepts = ONE_BITS
+    grad_f = GradF.SAMPLES
     learns = True
+    variants = (
+        Variant(
+            "RODEO",
+            "#8C1D40",
+            "-.",
+            choose="to compare with RODEO; it learns a small network as it goes",
+        ),
+    )
 
-    def __init__(self, n: int, *, rate: float = 1e-3, validate: bool = True) -> None:
+    def __init__(self, n: int, *, lr: float = 1e-3, validate: bool = True) -> None:
         super().__init__(n, IID(), smallest=2, validate=validate)
-        if not rate > 0:
-            raise ValueError(f"rate must be a number > 0, got {rate!r}")
+        checks.positive(lr, "lr")
         random = torch.Generator().manual_seed(0)  # a fixed seed: the global generator is not used
 
-        def uniform(*shape: int, inputs: int) -> nn.Parameter:
+        def uniform(*shape: int, inputs: int) -> Tensor:
             bound = inputs**-0.5
-            values = torch.empty(shape).uniform_(-bound, bound, generator=random)
-            return nn.Parameter(values)
+            return torch.empty(shape).uniform_(-bound, bound, generator=random)
 
-        self.by_change = uniform(HIDDEN, inputs=2)
-        self.by_value = uniform(HIDDEN, inputs=2)
-        self.bias = uniform(HIDDEN, inputs=2)
-        self.outer = uniform(2, HIDDEN, inputs=HIDDEN)
-        self.constant = nn.Parameter(torch.zeros(2))
-        self.first = nn.Parameter(torch.zeros(()))
-        self.second = nn.Parameter(torch.zeros(()))
-        self.fitter = Fitter(self._state(), rate)
+        start = Network(
+            by_change=uniform(HIDDEN, inputs=2),
+            by_value=uniform(HIDDEN, inputs=2),
+            bias=uniform(HIDDEN, inputs=2),
+            outer=uniform(2, HIDDEN, inputs=HIDDEN),
+            constant=torch.zeros(2),
+            first=torch.zeros(()),
+            second=torch.zeros(()),
+        )
+        self.fitted = Fitted(start._asdict(), lr)
 
-    def _state(self) -> list[nn.Parameter]:
-        return [self.get_parameter(name) for name in Surrogate._fields]
+    def prepare(self, law: Bits, context: Tensor | None, f: Evaluator) -> Network:
+        tensors = self.fitted.tensors()
+        return Network(**{name: t.to(law.probs.dtype, copy=True) for name, t in tensors.items()})
 
-    def prepare(self, law: Coordinates, context: Tensor | None, f: Objective) -> Surrogate:
-        assert isinstance(law, Bits)
-        return Surrogate(*(p.detach().to(law.probs.dtype, copy=True) for p in self._state()))
-
-    def combine(self, draw: Draw) -> Combination:
-        law, surrogate, grad_f = draw.law, draw.prepared, draw.grad_f
-        assert isinstance(law, Bits)
-        assert grad_f is not None
+    def combine(self, draw: Draw[Bits]) -> Combination:
+        law, network, grad_f = draw.law, draw.prepared, draw.grad_f
         probs = _flat(law.probs, law)  # (batch, d)
         samples, grad_f = (_flat(t.to(probs.dtype), law, 1) for t in (draw.samples, grad_f))
         f_values = draw.f_values.to(probs.dtype).reshape(samples.shape[:2])  # (n, batch)
-        learning = self.training and not (transformed() or torch.is_inference_mode_enabled())
+        learning = self.training and not (checks.transformed() or torch.is_inference_mode_enabled())
         if learning:
-            surrogate = Surrogate(*(p.detach().requires_grad_() for p in surrogate))
+            network = Network(*(p.detach().requires_grad_() for p in network))
         with torch.set_grad_enabled(learning):
-            pieces = Pieces.of(surrogate, samples, grad_f, f_values)
+            pieces = Pieces.of(network, samples, grad_f, f_values)
         parts = Parts.of(pieces.h(), samples, probs)
         n = samples.shape[0]
-        control = surrogate.first.detach() * parts.baseline
+        control = network.first.detach() * parts.baseline
         others = (control.sum(0) - control) / (n - 1)
-        weights = (leave_one_out(f_values) - others / n).reshape(draw.f_values.shape)
-        offset = surrogate.second.detach() / n * parts.vector.sum(0)
-        memo = (surrogate, pieces, parts) if learning else None
+        weights = (loorf_weights(f_values) - others / n).reshape(draw.f_values.shape)
+        offset = network.second.detach() / n * parts.vector.sum(0)
+        memo = (network, pieces, parts) if learning else None
         return Combination(weights, offset=offset.reshape(law.probs.shape), memo=memo)
 
-    def learn(self, draw: Draw, combination: Combination) -> None:
+    def learn(self, draw: Draw[Bits], combination: Combination) -> None:
         """One step on the mean over the batch of the squared length of the estimate."""
         law = draw.law
-        assert isinstance(law, Bits)
         if combination.memo is None:
             return
-        surrogate, pieces, parts = combination.memo
+        network, pieces, parts = combination.memo
         n, batch, size = parts.centred.shape
         if batch == 0:
             return
@@ -147,13 +152,10 @@ class RODEO(Estimator):
         by_baseline = (along.sum(0) - along) / (-n * (n - 1))
         by_first = (parts.baseline * by_baseline).sum()
         by_second = (parts.vector * by_estimate).sum() / n
-        a, b = surrogate.first.detach(), surrogate.second.detach()
+        a, b = network.first.detach(), network.second.detach()
         by_h = parts.pull(a * by_baseline, b / n * along, b / n * by_estimate)
-        by_network = torch.autograd.grad(pieces.table, surrogate[:-2], pieces.pull(by_h))
-        gradients = [*by_network, by_first, by_second]
-        # A loss scaled beyond its range arrives as infinity, which must not destroy the state.
-        if torch.stack([torch.isfinite(gradient).all() for gradient in gradients]).all():
-            self.fitter.step(gradients)
+        by_network = torch.autograd.grad(pieces.table, network[:-2], pieces.pull(by_h))
+        self.fitted.step([*by_network, by_first, by_second])
 
 
 class Parts(NamedTuple):
@@ -209,7 +211,7 @@ class Pieces(NamedTuple):
     table: Tensor
 
     @classmethod
-    def of(cls, surrogate: Surrogate, samples: Tensor, grad_f: Tensor, f_values: Tensor) -> Pieces:
+    def of(cls, network: Network, samples: Tensor, grad_f: Tensor, f_values: Tensor) -> Pieces:
         """All other samples' networks at each sample and at all its neighbours.
 
         The gradient g_j at sample j times the difference from x_j to x_k with bit i flipped is
@@ -223,7 +225,7 @@ class Pieces(NamedTuple):
         way = way.gather(1, other.unsqueeze(-1).expand(-1, -1, batch)).unsqueeze(-1)
         turned = grad_f[other] * (1 - 2 * samples).unsqueeze(1)
         change = torch.cat([way, way + turned], -1)
-        kinks, table = lines(surrogate, f_values)
+        kinks, table = lines(network, f_values)
         first = other.unsqueeze(-1) * batch + torch.arange(batch, device=samples.device)
         row = torch.searchsorted(kinks[other], change, right=True)
         return cls(change, row.add_(first.unsqueeze(-1) * (HIDDEN + 1)), table)
@@ -245,7 +247,7 @@ class Pieces(NamedTuple):
         return torch.stack(columns, -1)
 
 
-def lines(surrogate: Surrogate, f_values: Tensor) -> tuple[Tensor, Tensor]:
+def lines(network: Network, f_values: Tensor) -> tuple[Tensor, Tensor]:
     """The network as a piecewise linear function of its first input, for each second input.
 
     Every unit has one kink. Between two neighbouring kinks the outputs are linear, and from one
@@ -256,8 +258,8 @@ def lines(surrogate: Surrogate, f_values: Tensor) -> tuple[Tensor, Tensor]:
         Sorted kinks ``(n, batch, HIDDEN)``; slopes and intercepts of both outputs
         ``(n * batch * (HIDDEN + 1), 4)``.
     """
-    weight, outer = surrogate.by_change, surrogate.outer
-    shift = surrogate.by_value * f_values.unsqueeze(-1) + surrogate.bias  # (n, batch, HIDDEN)
+    weight, outer = network.by_change, network.outer
+    shift = network.by_value * f_values.unsqueeze(-1) + network.bias  # (n, batch, HIDDEN)
     one = torch.ones_like(weight.detach())
     rising = weight.detach() >= 0
     left = torch.where(rising, LEAK * one, one)  # a unit's slope left of its kink
@@ -268,7 +270,7 @@ def lines(surrogate: Surrogate, f_values: Tensor) -> tuple[Tensor, Tensor]:
     flat = weight.expand_as(shift)
     both = torch.stack([flat, flat, shift, shift], -1)  # (n, batch, HIDDEN, 4)
     scale = torch.cat([outer, outer]).T  # (HIDDEN, 4)
-    constant = torch.nn.functional.pad(surrogate.constant, (2, 0))
+    constant = torch.nn.functional.pad(network.constant, (2, 0))
     start = (both * (scale * left.unsqueeze(-1))).sum(-2, keepdim=True) + constant
     jumps = (both * (scale * step.unsqueeze(-1))).gather(-2, order.unsqueeze(-1).expand_as(both))
     table = torch.cat([start, start + jumps.cumsum(-2)], -2)

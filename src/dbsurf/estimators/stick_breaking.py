@@ -5,14 +5,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from dbsurf.distributions import Bits, ByLogits, Combination, Coordinates
-from dbsurf.estimators.base import Draw
-from dbsurf.estimators.relaxation import CategoricalEstimator
+from dbsurf.distributions import Bits, ByLogits, Combination
+from dbsurf.gradient.declaration import WITH_LOGITS, Variant
+from dbsurf.gradient.estimator import Estimator
+from dbsurf.gradient.pipeline import Draw, Drawn
+from dbsurf.gradient.registry import register
 from dbsurf.samplers.base import Sampler
 from dbsurf.samplers.min_discrepancy import MinDiscrepancy
 
 
-class StickBreaking(CategoricalEstimator):
+@register
+class StickBreaking(Estimator[ByLogits]):
     r"""LOORF over coupled samples of a categorical, each made of Bernoulli decisions.
 
     Categories are offered one after the other, and the first one accepted is the sample: category
@@ -35,7 +38,7 @@ class StickBreaking(CategoricalEstimator):
             None for `samplers.MinDiscrepancy`.
         validate: check probabilities and f-values; turn off to save a wait for the device.
 
-    Example:
+    Examples:
         >>> import torch, dbsurf
         >>> from torch.distributions import Categorical, Independent
         >>> theta = torch.zeros(4, 3, requires_grad=True)
@@ -50,24 +53,32 @@ class StickBreaking(CategoricalEstimator):
         estimator", NeurIPS 2021.
     """
 
-    def __init__(self, n: int, sampler: Sampler | None = None, *, validate: bool = True) -> None:
+    accepts = WITH_LOGITS
+    variants = (
+        Variant(
+            "stick-breaking",
+            "#00ACC1",
+            "--",
+            choose="for spread samples of categoricals without bias",
+        ),
+    )
+
+    def __init__(self, n: int, *, sampler: Sampler | None = None, validate: bool = True) -> None:
         sampler = MinDiscrepancy() if sampler is None else sampler
         super().__init__(n, sampler, smallest=2, validate=validate)
         if not sampler.keeps_marginals:
             raise ValueError(f"sampler must keep the marginals for StickBreaking, got {sampler!r}")
+        if not sampler.exchangeable and n > 2:
+            raise ValueError(f"sampler must be exchangeable for StickBreaking, got {sampler!r}")
 
-    def draw_with_noise(
-        self, law: Coordinates, generator: torch.Generator | None
-    ) -> tuple[Tensor, None]:
-        assert self.n is not None
+    def draw_samples(self, law: ByLogits, generator: torch.Generator | None) -> Drawn:
         accept, _ = sticks(law.table())
         accepted = self.sampler.binary(accept, self.n, generator)  # (n, *coords, m-1)
         passed = (accepted != 0).cumsum(-1) == 0
-        return law.decode(passed.sum(-1), generator), None
+        return Drawn(law.decode(passed.sum(-1), generator))
 
-    def combine(self, draw: Draw) -> Combination:
+    def combine(self, draw: Draw[ByLogits]) -> Combination:
         law = draw.law
-        assert isinstance(law, ByLogits)
         table = law.table().double()
         accept, refuse = sticks(table)
         n = draw.f_values.shape[0]

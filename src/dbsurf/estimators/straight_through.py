@@ -5,12 +5,16 @@ from __future__ import annotations
 from torch import Tensor
 
 from dbsurf.distributions import ByLogits, Combination
-from dbsurf.estimators.base import Draw
-from dbsurf.estimators.relaxation import OneHotEstimator, through
+from dbsurf.estimators.relaxation import through
+from dbsurf.gradient.declaration import RELAXABLE, GradF, Variant
+from dbsurf.gradient.estimator import Estimator
+from dbsurf.gradient.pipeline import Draw
+from dbsurf.gradient.registry import register
 from dbsurf.samplers.iid import IID
 
 
-class StraightThrough(OneHotEstimator):
+@register
+class StraightThrough(Estimator[ByLogits]):
     r"""The mean of $\nabla f(x_i)\,\partial p/\partial\theta$ over n samples.
 
     The backward pass treats the step from p to a sample as the identity. For bits
@@ -24,7 +28,7 @@ class StraightThrough(OneHotEstimator):
         n: number of independent samples.
         validate: check probabilities and f-values; turn off to save a wait for the device.
 
-    Example:
+    Examples:
         >>> import torch, dbsurf
         >>> from torch.distributions import OneHotCategorical
         >>> theta = torch.zeros(3, requires_grad=True)
@@ -39,17 +43,24 @@ class StraightThrough(OneHotEstimator):
         neurons for conditional computation", 2013.
     """
 
-    needs_grad_f = True
-    grad_f_for = "combine"
+    accepts = RELAXABLE
+    grad_f = GradF.SAMPLES
     unbiased = False
+    variants = (
+        Variant(
+            "straight-through",
+            "#546E7A",
+            "-.",
+            choose="when bias does not matter to you; see *biased estimators*",
+            bias="unless f is linear",
+        ),
+    )
 
     def __init__(self, n: int, *, validate: bool = True) -> None:
         super().__init__(n, IID(), validate=validate)
 
-    def combine(self, draw: Draw) -> Combination:
+    def combine(self, draw: Draw[ByLogits]) -> Combination:
         law, grad_f = draw.law, draw.grad_f
-        assert isinstance(law, ByLogits)
-        assert grad_f is not None
         grad_f, samples = grad_f.to(law.probs.dtype), draw.samples.to(law.probs.dtype)
         return Combination(None, offset=self.pull(law, samples, grad_f).mean(0))
 
@@ -58,6 +69,7 @@ class StraightThrough(OneHotEstimator):
         return through(law, law.probs, grad_f)
 
 
+@register
 class ReinMax(StraightThrough):
     r"""Straight-through with second-order accuracy.
 
@@ -72,7 +84,7 @@ class ReinMax(StraightThrough):
         n: number of independent samples.
         validate: check probabilities and f-values; turn off to save a wait for the device.
 
-    Example:
+    Examples:
         >>> import torch, dbsurf
         >>> from torch.distributions import Bernoulli, Independent
         >>> theta = torch.zeros(3, requires_grad=True)
@@ -86,6 +98,16 @@ class ReinMax(StraightThrough):
         Liu, Dong, Liu, Yu and Gao, "Bridging discrete and backpropagation: Straight-through and
         beyond", NeurIPS 2023.
     """
+
+    variants = (
+        Variant(
+            "ReinMax",
+            "#F06292",
+            "-.",
+            choose="the least biased of these three where f is nearly quadratic in each coordinate",
+            bias="unless f is quadratic",
+        ),
+    )
 
     def pull(self, law: ByLogits, samples: Tensor, grad_f: Tensor) -> Tensor:
         halfway = (samples + law.probs) / 2

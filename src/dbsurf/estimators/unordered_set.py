@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from dbsurf.distributions import Combination, Coordinates
-from dbsurf.distributions.base import INFINITE
-from dbsurf.estimators.base import Draw, Estimator
-from dbsurf.estimators.objective import each
+from dbsurf.gradient.declaration import Variant, finite
+from dbsurf.gradient.estimator import Estimator
+from dbsurf.gradient.function import each
+from dbsurf.gradient.pipeline import Draw, Drawn
+from dbsurf.gradient.registry import register
 from dbsurf.samplers.base import uniform
 from dbsurf.samplers.iid import IID
 
@@ -30,7 +32,8 @@ class Shares(NamedTuple):
     after: Tensor
 
 
-class UnorderedSet(Estimator):
+@register
+class UnorderedSet(Estimator[Coordinates]):
     r"""REINFORCE over a set S of n different states, with a baseline from the same set.
 
     S is drawn without replacement. With $W(A)$ the probability that drawing without replacement
@@ -51,7 +54,7 @@ class UnorderedSet(Estimator):
         n: number of different states.
         validate: check probabilities and f-values; turn off to save a wait for the device.
 
-    Example:
+    Examples:
         >>> import torch, dbsurf
         >>> from torch.distributions import Categorical
         >>> theta = torch.zeros(100, requires_grad=True)
@@ -64,31 +67,25 @@ class UnorderedSet(Estimator):
         sampling without replacement", ICLR 2020.
     """
 
+    accepts = finite(MOST_STATES)
+    variants = (
+        Variant(
+            "unordered set",
+            "#5B8C5A",
+            "--",
+            choose="for one categorical with a few likely values",
+        ),
+    )
+
     def __init__(self, n: int, *, validate: bool = True) -> None:
         super().__init__(n, IID(), smallest=2, validate=validate)
         if n > LARGEST:
             raise ValueError(f"n must be at most {LARGEST} for UnorderedSet, got {n}")
 
-    @property
-    def distributions(self) -> str:
-        return "finite support"
-
-    def check_law(self, law: Coordinates) -> None:
-        super().check_law(law)
-        count = law.state_count()
-        if count > MOST_STATES:
-            got = "infinitely many" if count == INFINITE else f"{count:,.0f}"
-            raise ValueError(
-                f"dist must have at most {MOST_STATES:,} states for UnorderedSet, got {got}"
-            )
-
-    def draw_with_noise(
-        self, law: Coordinates, generator: torch.Generator | None
-    ) -> tuple[Any, Shares]:
+    def draw_samples(self, law: Coordinates, generator: torch.Generator | None) -> Drawn:
         """The states of the set, in the order in which they were drawn, and their weights."""
         states, mass = law.states()
         mass = mass.detach().double()
-        assert self.n is not None
         n = min(self.n, mass.shape[0])
         times = -torch.log1p(-uniform(mass, 1, generator)[0])
         index = torch.where(mass > 0, times / mass, torch.inf).topk(n, 0, largest=False).indices
@@ -97,12 +94,12 @@ class UnorderedSet(Estimator):
             shape = index.shape + (1,) * (values.ndim - index.ndim)
             return values.gather(0, index.reshape(shape).expand(n, *values.shape[1:]))
 
-        return each(choose, states), shares(mass, index)
+        return Drawn(each(choose, states), shares(mass, index))
 
-    def average(self, f_values: Tensor, draw: Draw) -> Tensor:
+    def average(self, f_values: Tensor, draw: Draw[Coordinates]) -> Tensor:
         return (_shares_of(draw).alone.to(f_values.dtype) * f_values).sum(0)
 
-    def combine(self, draw: Draw) -> Combination:
+    def combine(self, draw: Draw[Coordinates]) -> Combination:
         alone, after = _shares_of(draw)
         f_values = draw.f_values.to(alone.dtype)
         baseline = (after * f_values).sum(1)
@@ -137,10 +134,10 @@ def shares(table: Tensor, index: Tensor) -> Shares:
     return Shares(alone, mass * chance[two_gone] / chance[one_gone].unsqueeze(1))
 
 
-def _shares_of(draw: Draw) -> Shares:
+def _shares_of(draw: Draw[Coordinates]) -> Shares:
     """The weights from the draw; for samples given by the caller they are computed here."""
-    if draw.noise is not None:
-        found: Shares = draw.noise
+    if draw.hidden is not None:
+        found: Shares = draw.hidden
         return found
     mass = draw.law.states()[1].detach().double()
     digits = draw.law.encode(draw.samples)  # (n, *batch, *coordinates of an event)

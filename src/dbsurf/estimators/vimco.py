@@ -8,12 +8,17 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from dbsurf.distributions import Combination
-from dbsurf.estimators.base import Draw, Estimator
+from dbsurf import checks
+from dbsurf.distributions import Combination, Coordinates
+from dbsurf.gradient.declaration import Variant
+from dbsurf.gradient.estimator import Estimator
+from dbsurf.gradient.pipeline import Draw
+from dbsurf.gradient.registry import register
 from dbsurf.samplers.iid import IID
 
 
-class VIMCO(Estimator):
+@register
+class VIMCO(Estimator[Coordinates]):
     r"""The gradient of $\mathbb{E}[\log\frac1n\sum_i e^{f(x_i)}]$, f being log-weights.
 
     For a latent variable model $f(x) = \log p(y, x) - \log q(x)$, and the value is the
@@ -32,7 +37,7 @@ class VIMCO(Estimator):
             ``"arithmetic"``.
         validate: check probabilities and f-values; turn off to save a wait for the device.
 
-    Example:
+    Examples:
         >>> import torch, dbsurf
         >>> from torch.distributions import Bernoulli, Independent
         >>> theta = torch.zeros(3, requires_grad=True)
@@ -48,23 +53,31 @@ class VIMCO(Estimator):
     """
 
     objective = "log-mean-exp"
+    variants = (
+        Variant(
+            "VIMCO",
+            "#C62828",
+            "--",
+            choose="when the objective is an importance-weighted bound",
+            bias="for log-mean-exp",
+        ),
+    )
 
     def __init__(
         self,
         n: int,
-        mean: Literal["geometric", "arithmetic"] = "geometric",
         *,
+        mean: Literal["geometric", "arithmetic"] = "geometric",
         validate: bool = True,
     ) -> None:
         super().__init__(n, IID(), smallest=2, validate=validate)
-        if mean not in ("geometric", "arithmetic"):
-            raise ValueError(f'mean must be "geometric" or "arithmetic", got {mean!r}')
+        checks.choice(mean, "mean", ("geometric", "arithmetic"))
         self.mean = mean
 
-    def average(self, f_values: Tensor, draw: Draw) -> Tensor:
+    def average(self, f_values: Tensor, draw: Draw[Coordinates]) -> Tensor:
         return f_values.logsumexp(0) - math.log(f_values.shape[0])
 
-    def combine(self, draw: Draw) -> Combination:
+    def combine(self, draw: Draw[Coordinates]) -> Combination:
         f_values = draw.f_values
         n = f_values.shape[0]
         own = torch.eye(n, dtype=torch.bool, device=f_values.device)

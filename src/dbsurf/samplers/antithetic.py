@@ -12,7 +12,7 @@ from dbsurf.samplers.base import UniformSampler, uniform
 class Antithetic(UniformSampler):
     """Independent pairs (u, 1 - u) through the inverse cdf; samples 2i and 2i + 1 are a pair.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from torch.distributions import Bernoulli
         >>> from dbsurf.samplers import Antithetic
@@ -22,6 +22,7 @@ class Antithetic(UniformSampler):
 
     smallest = 2
     even = True
+    exchangeable = False  # two samples of a pair differ more often than two of different pairs
 
     def uniforms(self, like: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
         first = uniform(like, n // 2, generator)

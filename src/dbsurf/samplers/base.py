@@ -27,12 +27,14 @@ class Sampler(ABC):
         even: whether n has to be even.
         keeps_marginals: whether every sample, alone, follows the distribution for every p.
         independent: whether the samples are independent of each other.
+        exchangeable: whether the law of more than two samples does not depend on their order.
     """
 
     smallest: int = 1
     even: bool = False
     keeps_marginals: bool = True
     independent: bool = False
+    exchangeable: bool = True
 
     def sample(
         self,
@@ -146,7 +148,7 @@ def uniform(like: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
 
 def ones_below(uniforms: Tensor, probs: Tensor) -> Tensor:
     """1 where a uniform is below p, else 0, in the memory of the uniforms."""
-    if torch._C._are_functorch_transforms_active():  # torch.func.vmap has no rule for lt_
+    if checks.under_transform():  # torch.func.vmap has no rule for lt_
         return uniforms.copy_(uniforms < probs)
     return uniforms.lt_(probs)
 

@@ -30,7 +30,7 @@ class DBSample(Sampler):
             samples no longer have the law of p (proposition 2.2): the mean of the second is closer
             to 1/2, and later ones may be on the other side of p.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from torch.distributions import Bernoulli
         >>> from dbsurf.samplers import DBSample
@@ -48,7 +48,7 @@ class DBSample(Sampler):
         draws = torch.rand(
             (n, *probs.shape), dtype=probs.dtype, device=probs.device, generator=generator
         )  # overwritten by the samples, slice by slice
-        transformed = torch._C._are_functorch_transforms_active()
+        transformed = checks.under_transform()
         mark = ones_below if transformed else Tensor.lt_  # (torch.func.vmap has no rule for lt_)
         alpha: float | Tensor
         if isinstance(self.alpha, float) and self.alpha < 1e30:
@@ -133,7 +133,7 @@ def sample(
         generator: source of randomness, on the distribution's device.
         tail: tail mass at which an infinite support is cut off and grouped.
 
-    Example:
+    Examples:
         >>> import torch, dbsurf
         >>> from torch.distributions import Categorical
         >>> dbsurf.sample(Categorical(torch.ones(100, 4)), 4).shape
@@ -153,7 +153,7 @@ def discrepancy(samples: Tensor, dist: Any) -> Tensor:
         For Bernoulli coordinates a tensor of shape ``(*batch, *event)``; for any other law the
         difference for every category, ``(*coords, m)``, grouped tails being categories.
 
-    Example:
+    Examples:
         >>> import torch, dbsurf
         >>> from torch.distributions import Bernoulli
         >>> x = torch.tensor([[0.0, 1.0], [1.0, 1.0]])

@@ -12,7 +12,7 @@ from dbsurf.samplers.base import UniformSampler, uniform
 class IID(UniformSampler):
     """Independent, identically distributed samples.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from torch.distributions import Poisson
         >>> from dbsurf.samplers import IID

@@ -21,7 +21,7 @@ class MinDiscrepancy(UniformSampler):
     For Bernoulli coordinates the same law comes from algorithm 1 with the target count drawn
     first and the schedule $\alpha_i = (i-1)/(n-i+1)$: $q_i = (K - k_{i-1})/(n-i+1)$.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from torch.distributions import Bernoulli
         >>> from dbsurf.samplers import MinDiscrepancy

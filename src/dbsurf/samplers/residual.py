@@ -45,7 +45,7 @@ class Residual(Sampler):
         independent: how often the R samples are drawn independently; with 1 this is residual
             sampling as it is usually meant.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from torch.distributions import Categorical
         >>> from dbsurf.samplers import Residual

@@ -174,7 +174,7 @@ class RunningMean(nn.Module):
         prompts: number of prompts.
         decay: weight of the past at each update of a prompt, in [0, 1).
 
-    Example:
+    Examples:
         >>> values = RunningMean(prompts=10)
         >>> which = torch.tensor([3, 7])  # the prompts of this batch
         >>> values(which)

@@ -44,7 +44,7 @@ class StochasticBeam(Group):
         generator: source of randomness.
         device: device of the logits; the generator's if not given.
 
-    Example:
+    Examples:
         >>> beam = StochasticBeam(2, generator=torch.Generator().manual_seed(0))
         >>> tokens = torch.zeros(3, 0, dtype=torch.int64)  # (n + 1, T)
         >>> for _ in range(4):

@@ -218,7 +218,7 @@ class Systematic(Branching):
 
     The arguments are those of `Codes`.
 
-    Example:
+    Examples:
         >>> generator = torch.Generator().manual_seed(0)
         >>> codes = Systematic(4, batch=2, generator=generator)
         >>> logits = torch.zeros(4, 2, 4)  # n, batch, vocabulary

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from dbsurf.estimators import surrogate
+from dbsurf.gradient.surrogate import surrogate
 from dbsurf.sequences.codes import described
 
 Baseline = Tensor | Literal["leave-one-out"] | None

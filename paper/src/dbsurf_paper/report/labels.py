@@ -47,7 +47,7 @@ def call_label(call: str) -> str:
 
     >>> call_label('DBsurf(4, alpha="preserve", debias=True)')
     'dbsurf alpha=preserve debias=true'
-    >>> call_label('QuadraticCV(3, "values")')
+    >>> call_label('QuadraticCV(3, uses="values")')
     'quadraticcv uses=values'
     """
     tree = ast.parse(call, mode="eval").body

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.distributions import Categorical, Independent
 
 import dbsurf
+from dbsurf.estimators import Drawn
 from dbsurf_paper.experiments.nas.space import EDGES
 from dbsurf_paper.experiments.nas.supernet.architecture import Architecture, CellLosses, loss
 from dbsurf_paper.experiments.nas.supernet.network import Supernet
@@ -173,7 +174,7 @@ def test_a_step_of_the_supernet_is_one_term_of_that_sum():
     losses = CellLosses(lambda path: loss(network(images, path), labels), TOY, "one-by-one")
     for samples in torch.randint(5, (20, 2, 3)):
         estimator = dbsurf.LOORF(2)
-        estimator.draw_with_noise = lambda law, generator, x=samples: (x, None)
+        estimator.draw_samples = lambda law, generator, x=samples: Drawn(x)
         architecture.zero_grad()
         estimator(
             lambda drawn: losses(architecture.whole_cells(drawn)), architecture.distribution()

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from dbsurf.distributions.base import Final
-from dbsurf.estimators.objective import usable_gradient
+from dbsurf.gradient.attach import final
+from dbsurf.gradient.function import usable_gradient
 
 
 class Waiting(Protocol):
@@ -64,14 +64,15 @@ class Collect(torch.autograd.Function):
             estimate = Collect.estimate(ctx, *grads)
         if estimate is not None and torch.is_grad_enabled():  # create_graph=True
             (parameter,) = ctx.saved_tensors
-            estimate = Final.apply(estimate, parameter)  # type: ignore[no-untyped-call]
+            estimate = final(estimate, parameter)
         return estimate, None, None, None
 
     @staticmethod
-    def estimate(ctx: Any, *grads: Tensor) -> Tensor | None:
+    def estimate(ctx: Any, *grads: Tensor | None) -> Tensor | None:
         """The gradient for the parameter; None if it was attached in the forward."""
-        received: Tensor | None
         received, upstream = grads
+        if upstream is None:  # the mean of f is no part of the loss
+            return None
         grad_f = None
         if received is not None:
             # (f is not at fault if the caller scaled the loss beyond its range.)
@@ -79,7 +80,9 @@ class Collect(torch.autograd.Function):
             received = usable_gradient(received, required=ctx.later.required, validate=validate)
         if received is not None:
             # Elements with G = 0 are not part of the loss: their gradient is 0 whatever f is.
-            scale = torch.where(upstream == 0, 0, received.shape[0] / upstream)
+            # (In half precision n / G overflows for a mean over a large batch.)
+            wide = upstream.to(torch.promote_types(upstream.dtype, torch.float32))
+            scale = torch.where(wide == 0, 0, received.shape[0] / wide)
             grad_f = received * scale.reshape(scale.shape + (1,) * (received.ndim - 1 - scale.ndim))
         gradient = ctx.later.gradient(grad_f)
         if gradient is None:

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from dbsurf import checks
-from dbsurf.distributions.base import attach
-from dbsurf.estimators.objective import function_values
+from dbsurf.gradient.attach import attach
+from dbsurf.gradient.function import function_values
 
 Baseline = Literal["leave-one-out"] | Tensor | float | None
 
@@ -37,7 +37,7 @@ def surrogate(
     Returns:
         The mean of f over the samples, ``(*batch,)``.
 
-    Example:
+    Examples:
         >>> import torch, dbsurf
         >>> logits = torch.zeros(5, requires_grad=True)
         >>> policy = torch.distributions.Categorical(logits=logits)

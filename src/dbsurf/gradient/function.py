@@ -1,12 +1,13 @@
 """The caller's f behind one signature: samples in, a tensor ``(n, *batch)`` out.
 
 All variants of calling f are handled here: samples folded into the batch, a few samples at a time,
-results as numpy arrays or plain numbers, auxiliary results beside the values.
+data beside the samples, results as numpy arrays or plain numbers, auxiliary results, autocast.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -17,16 +18,16 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from dbsurf import checks
-from dbsurf.distributions.base import transformed
-from dbsurf.distributions.joint import leaves
 
 Function = Callable[[Any], Any]
 CHANGES = attrgetter("_version")  # how often a tensor was changed in place
 
 
 @dataclass
-class Objective:
+class Evaluator:
     """f, and how to call it.
+
+    An estimator computes with autocast off; f is called with the autocast that its caller had.
 
     Attributes:
         f: the caller's function.
@@ -37,6 +38,8 @@ class Objective:
         chunk: how many samples f gets at a time; None for all. The backward pass evaluates f again,
             so that it needs the memory of one chunk only.
         has_aux: f returns ``(values, aux)``; aux is returned to the caller.
+        inputs: tensors ``(*batch, ...)`` that f gets beside the samples, in the same layout: one
+            tensor or a tuple as positional arguments, a dict as keyword arguments.
         aux: the aux of the last call: one object, or a list with one for each chunk.
     """
 
@@ -46,18 +49,38 @@ class Objective:
     fold: bool = False
     chunk: int | None = None
     has_aux: bool = False
+    inputs: Any = None
     aux: Any = None
+
+    def __post_init__(self) -> None:
+        if not callable(self.f):
+            raise ValueError(f"f must be a function of the samples, got {type(self.f).__name__}")
+        if self.chunk is not None:
+            checks.sample_count(self.chunk, owner="a chunk of samples")
+        for name in ("fold", "has_aux"):
+            checks.flag(getattr(self, name), name)
+        if self.inputs is None:
+            self.inputs = ()
+        elif isinstance(self.inputs, Tensor):
+            self.inputs = (self.inputs,)
+        dims = len(self.batch_shape)
+        for tensor in tensors_in(self.inputs, "inputs"):
+            if tensor.shape[:dims] != self.batch_shape:
+                raise ValueError(
+                    f"inputs must have the batch shape {tuple(self.batch_shape)} first, "
+                    f"got {tuple(tensor.shape)}"
+                )
+        self._autocast = _autocast_now()
 
     def __call__(self, samples: Any) -> Tensor:
         """The values of f, ``(n, *batch)``, with their graph."""
         if self.chunk is None:
             values, self.aux = self._ask(samples)
             return values
-        size = checks.sample_count(self.chunk, owner="a chunk of samples")
-        count = leaves(samples)[0].shape[0]
+        count = tensors_in(samples)[0].shape[0]
         answers = []
-        for start in range(0, count, size):
-            part = each(lambda x, start=start: x[start : start + size], samples)  # type: ignore[misc]
+        for start in range(0, count, self.chunk):
+            part = each(lambda x, start=start: x[start : start + self.chunk], samples)  # type: ignore[misc]
             # Activations of f are not kept but computed again, one chunk at a time.
             keep = not torch.is_grad_enabled()
             answers.append(
@@ -65,6 +88,11 @@ class Objective:
             )
         self.aux = [aux for _, aux in answers] if self.has_aux else None
         return torch.cat([values for values, _ in answers])
+
+    @property
+    def aux_has_graph(self) -> bool:
+        """Whether the loss may reach the samples through aux as well as through f."""
+        return self.has_aux and not _without_graph(self.aux)
 
     def with_gradient(
         self, samples: Tensor, *, required: bool = True
@@ -74,7 +102,7 @@ class Objective:
         The gradient is None if f has none. If it is not finite, that is an error if the gradient
         is required; otherwise it counts as none.
         """
-        if transformed():
+        if checks.transformed():
             values, pull, *_ = torch.func.vjp(self, samples)
             (gradient,) = pull(torch.ones_like(values))
             return values, gradient.detach()
@@ -92,20 +120,22 @@ class Objective:
 
     def _ask(self, samples: Any) -> tuple[Tensor, Any]:
         """Values and aux for some of the samples."""
-        tensors = [samples] if isinstance(samples, Tensor) else leaves(samples)
-        shape = wanted = torch.Size((tensors[0].shape[0], *self.batch_shape))
+        tensors = tensors_in(samples)
+        count = tensors[0].shape[0]
+        shape = wanted = torch.Size((count, *self.batch_shape))
         given = samples
+        beside = each(lambda x: x.expand(count, *x.shape), self.inputs)
         if self.fold:
             given, wanted = each(self._flatten, samples), torch.Size((shape.numel(),))
-        if not callable(self.f):
-            raise ValueError(f"f must be a function of the samples, got {type(self.f).__name__}")
-        under_transform = torch._C._are_functorch_transforms_active()
-        look = self.validate and not (under_transform or torch.compiler.is_compiling())
+            beside = each(self._flatten, beside)
+        look = self.validate and not checks.transformed()
         counted = tensors if look and not tensors[0].is_inference() else []
         with torch.no_grad():
             before = list(map(Tensor.sum, tensors)) if look else []
             changes = list(map(CHANGES, counted))
-        answer, aux = self.f(given), None
+        with _autocast(self._autocast):
+            answer = self.f(given, **beside) if isinstance(beside, dict) else self.f(given, *beside)
+        aux = None
         with torch.no_grad():
             after = list(map(Tensor.sum, tensors)) if look else []
         # (torch's version counter misses x.data.sub_(1), the sum misses a permutation.)
@@ -143,6 +173,13 @@ def function_values(
     return values
 
 
+def as_function_values(values: Any, shape: torch.Size, like: Tensor, *, finite: bool) -> Tensor:
+    """f-values that a caller computed: a tensor, a numpy array or a list of this shape."""
+    if not isinstance(values, Tensor):
+        values = _as_tensor(values, shape, like)
+    return function_values(values, shape, finite=finite, name="f_values must be")
+
+
 def usable_gradient(found: Tensor | None, *, required: bool, validate: bool) -> Tensor | None:
     """The gradient of f if it is finite, otherwise an error or None."""
     if found is None:
@@ -164,7 +201,7 @@ def _as_tensor(answer: Any, shape: torch.Size, like: Tensor) -> Any:
     dtype = like.dtype if like.is_floating_point() else torch.get_default_dtype()
     try:
         values = torch.as_tensor(np.asarray(answer, dtype=np.float64)).to(like.device, dtype)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RuntimeError):  # torch's for a tensor with a graph
         return answer
     return values.reshape(shape) if values.numel() == shape.numel() == 1 else values
 
@@ -176,3 +213,58 @@ def each(function: Callable[[Tensor], Tensor], samples: Any) -> Any:
     if isinstance(samples, dict):
         return {name: function(x) for name, x in samples.items()}
     return tuple(function(x) for x in samples)
+
+
+def tensors_in(samples: Any, name: str = "samples") -> list[Tensor]:
+    """The tensors of a tensor, a tuple, a list or a dict."""
+    if isinstance(samples, Tensor):
+        return [samples]
+    found = list(samples.values()) if isinstance(samples, dict) else samples
+    if not isinstance(found, (list, tuple)) or not all(isinstance(x, Tensor) for x in found):
+        raise ValueError(
+            f"{name} must be a tensor, or a tuple or dict of tensors, got {type(samples).__name__}"
+        )
+    return list(found)
+
+
+def _without_graph(aux: Any) -> bool:
+    """Whether nothing in aux can lead a backward pass to the samples."""
+    if isinstance(aux, Tensor):
+        return not aux.requires_grad
+    if isinstance(aux, dict):
+        aux = list(aux.values())
+    if isinstance(aux, (tuple, list)):
+        return all(map(_without_graph, aux))
+    return aux is None or isinstance(aux, (int, float, complex, str, bytes, np.ndarray, np.generic))
+
+
+# --- autocast -------------------------------------------------------------------------------------
+
+AUTOCAST = ("cpu", "cuda")  # devices whose autocast is looked at
+
+
+def _autocast_now() -> list[tuple[str, torch.dtype]]:
+    """The devices whose autocast is on, with its dtype."""
+    return [
+        (device, torch.get_autocast_dtype(device))
+        for device in AUTOCAST
+        if torch.is_autocast_enabled(device)
+    ]
+
+
+@contextmanager
+def _autocast(settings: list[tuple[str, torch.dtype]]) -> Iterator[None]:
+    """Turn autocast on as it was when an estimator was called."""
+    with ExitStack() as stack:
+        for device, dtype in settings:
+            stack.enter_context(torch.autocast(device, dtype))
+        yield
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """Turn autocast off: sums over samples and control variates need all digits."""
+    with ExitStack() as stack:
+        for device, _ in _autocast_now():
+            stack.enter_context(torch.autocast(device, enabled=False))
+        yield

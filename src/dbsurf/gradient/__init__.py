@@ -1,0 +1,1 @@
+"""The machinery behind every estimator: the pipeline, autograd, f as people have it, fitting."""

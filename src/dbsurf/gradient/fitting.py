@@ -1,0 +1,211 @@
+"""For control variates that learn: steps of Adam, and running regressions.
+
+All keep their whole state as buffers of the estimator that owns them: whatever saves a module saves
+it, a run is resumed bit for bit, and the user's own optimiser does not see it. A draw that is not
+finite leaves the state as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.optim.adam import adam
+
+
+class Fitted(nn.Module):
+    """Named tensors that are fitted by Adam, all in one flat buffer.
+
+    Args:
+        start: the values at first, by name.
+        lr: the learning rate.
+    """
+
+    values: Tensor
+    mean: Tensor
+    square: Tensor
+    steps: Tensor
+
+    def __init__(self, start: Mapping[str, Tensor], lr: float) -> None:
+        super().__init__()
+        self.lr = lr
+        self.shapes = {name: tensor.shape for name, tensor in start.items()}
+        flat = torch.cat([tensor.flatten() for tensor in start.values()])
+        self.register_buffer("values", flat)
+        self.register_buffer("mean", torch.zeros_like(flat))  # of gradients
+        self.register_buffer("square", torch.zeros_like(flat))
+        self.register_buffer("steps", torch.zeros(()))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The tensors by name: views of the buffer, which the next step changes."""
+        sizes = [shape.numel() for shape in self.shapes.values()]
+        parts = zip(self.shapes.items(), self.values.split(sizes), strict=True)
+        return {name: part.view(shape) for (name, shape), part in parts}
+
+    def step(self, gradients: Sequence[Tensor]) -> None:
+        """One step along gradients of the loss, one for each tensor."""
+        flat = torch.cat([gradient.flatten().to(self.values.dtype) for gradient in gradients])
+        # A square that overflows would stop its entry for good.
+        if bool(torch.isfinite(flat.dot(flat))):
+            adam_step(self.values, flat, self.mean, self.square, self.steps, self.lr)
+
+
+class Moments(nn.Module):
+    """Adam's memory for parameters that belong to somebody else.
+
+    The parameters do not require a gradient, so that an optimiser that was given all parameters of
+    a model leaves them alone.
+
+    Args:
+        parameters: the parameters that are fitted.
+        lr: the learning rate.
+    """
+
+    mean: Tensor
+    square: Tensor
+    steps: Tensor
+
+    def __init__(self, parameters: Sequence[nn.Parameter], lr: float) -> None:
+        super().__init__()
+        self.lr = lr
+        self._fitted = [parameter.requires_grad_(False) for parameter in parameters]
+        flat = torch.cat([parameter.detach().flatten() for parameter in self._fitted])
+        self.register_buffer("mean", torch.zeros_like(flat))
+        self.register_buffer("square", torch.zeros_like(flat))
+        self.register_buffer("steps", torch.zeros(()))
+
+    def step(self, gradients: Sequence[Tensor]) -> None:
+        """One step along gradients of the loss, one for each parameter."""
+        flat = torch.cat([gradient.flatten().to(self.mean.dtype) for gradient in gradients])
+        if not bool(torch.isfinite(flat.dot(flat))):
+            return
+        values = torch.cat([parameter.flatten() for parameter in self._fitted])
+        adam_step(values, flat, self.mean, self.square, self.steps, self.lr)
+        sizes = [parameter.numel() for parameter in self._fitted]
+        for parameter, new in zip(self._fitted, values.split(sizes), strict=True):
+            parameter.copy_(new.view_as(parameter))
+
+
+def adam_step(
+    values: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, steps: Tensor, lr: float
+) -> None:
+    """One step of Adam on a flat tensor and its two moments, in place."""
+    count = steps.float()  # (what the fused step takes)
+    adam(
+        [values],
+        [gradient],
+        [mean],
+        [square],
+        [],
+        [count],
+        fused=True,
+        amsgrad=False,
+        beta1=0.9,
+        beta2=0.99,
+        lr=lr,
+        weight_decay=0.0,
+        eps=1e-8,
+        maximize=False,
+    )
+    steps.copy_(count)
+
+
+class RunningRatio(nn.Module):
+    """A regression coefficient <a, b> / <b, b> from decayed sums, clamped to an interval.
+
+    An estimator reads it before it draws its samples, so that it adds no bias. If b explains
+    nothing of a, the coefficient goes to 0: a control variate that does not help is switched off.
+
+    Args:
+        largest: the upper end of the interval.
+        decay: factor on the sums at each update.
+        smallest: the lower end of the interval.
+        size: number of coefficients, one for each entry of the last axis; None for one shared.
+    """
+
+    overlap: Tensor
+    energy: Tensor
+
+    def __init__(
+        self,
+        largest: float,
+        decay: float = 0.99,
+        *,
+        smallest: float = 0.0,
+        size: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.smallest, self.largest, self.decay = smallest, largest, decay
+        shape = () if size is None else (size,)
+        self.register_buffer("overlap", torch.zeros(shape))
+        self.register_buffer("energy", torch.zeros(shape))
+
+    def forward(self) -> Tensor:
+        """The coefficient that the next call will use; 0 before the first update."""
+        return ratio(self.overlap, self.energy).clamp(self.smallest, self.largest)
+
+    def update(self, a: Tensor, b: Tensor) -> None:
+        """Add one draw to the sums."""
+        axes = tuple(range(a.ndim - self.overlap.ndim))
+        new = [(1 - self.decay) * (a * b).mean(axes), (1 - self.decay) * b.square().mean(axes)]
+        mix(self.decay, [self.overlap, self.energy], new)
+
+
+class RunningCovariance(nn.Module):
+    """Covariances between the samples of a batch element, from decayed sums.
+
+    An estimator reads regression coefficients from it before it draws its samples, so that they add
+    no bias.
+
+    Args:
+        size: number of quantities.
+        decay: factor on the sums at each update.
+    """
+
+    sums: Tensor
+    weight: Tensor
+
+    def __init__(self, size: int, decay: float = 0.99) -> None:
+        super().__init__()
+        self.decay = decay
+        self.register_buffer("sums", torch.zeros(size, size))
+        self.register_buffer("weight", torch.zeros(()))  # decayed number of updates
+
+    def forward(self) -> Tensor:
+        """The covariances ``(size, size)`` over the last calls; 0 before the first update."""
+        return self.sums / torch.where(self.weight > 0, self.weight, 1)
+
+    def update(self, values: Tensor) -> None:
+        """Add one draw, ``(size, n, batch)``."""
+        _, n, batch = values.shape
+        centred = (values - values.mean(1, keepdim=True)).flatten(1)
+        new = centred @ centred.T / ((n - 1) * batch)
+        mix(self.decay, [self.sums, self.weight], [new, torch.ones_like(self.weight)], whole=True)
+
+
+def mix(
+    decay: float, states: Sequence[Tensor], news: Sequence[Tensor], *, whole: bool = False
+) -> None:
+    """state = decay * state + new, for entries that stay finite in all states.
+
+    What is finite in the draw's precision may not be in the state's, so the sums are looked at
+    after the cast.
+
+    Args:
+        decay: factor on the states.
+        states: updated in place; of one shape unless ``whole``.
+        news: what is added.
+        whole: update everything or nothing, instead of each entry by itself.
+    """
+    mixed = [decay * state + new.to(state.dtype) for state, new in zip(states, news, strict=True)]
+    sound = [torch.isfinite(one).all() if whole else torch.isfinite(one) for one in mixed]
+    kept = torch.stack(sound).all(0)
+    for state, one in zip(states, mixed, strict=True):
+        state.copy_(torch.where(kept, one, state))
+
+
+def ratio(a: Tensor, b: Tensor) -> Tensor:
+    """a / b, and 0 where b is not positive: what does not vary explains nothing."""
+    known = b > 0
+    return torch.where(known, a / torch.where(known, b, 1), 0)

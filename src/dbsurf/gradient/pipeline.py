@@ -1,0 +1,300 @@
+"""The steps that every call of an estimator goes through, in this order.
+
+    draw      draw the samples, and keep what else of the draw an estimator needs
+    prepare   read the state and evaluate f at points that do not depend on the samples
+    probe     evaluate f at further points that depend on the draw
+    f         evaluate f at the samples; this happens nowhere else
+    combine   compute the weights of the scores; no side effects
+    learn     update the state, after the gradient is computed, in training mode
+
+`Estimator` says what each step may do; `Call` runs them for `forward`, `estimate` and `loss`. Where
+the estimate needs the gradient of f, the last two wait for the backward pass of the loss (`Later`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
+
+import torch
+from torch import Tensor
+
+from dbsurf import checks
+from dbsurf.distributions import ByLogits, Combination, Coordinates, coordinates
+from dbsurf.gradient.attach import attach
+from dbsurf.gradient.collect import collect
+from dbsurf.gradient.declaration import GradF
+from dbsurf.gradient.function import (
+    Evaluator,
+    as_function_values,
+    each,
+    full_precision,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    from dbsurf.gradient.estimator import Estimator
+
+    Law = TypeVar("Law", bound=Coordinates, default=Any)  # `Estimator` alone is for any law
+else:
+    from typing import TypeVar
+
+    Law = TypeVar("Law", bound=Coordinates)
+
+
+class Drawn(NamedTuple):
+    """What `Estimator.draw_samples` returns.
+
+    Attributes:
+        samples: ``(n, *batch, *event)``.
+        hidden: what else the estimator keeps of the draw, such as the noise behind the samples.
+    """
+
+    samples: Any
+    hidden: Any = None
+
+
+@dataclass(frozen=True)
+class Draw(Generic[Law]):
+    """Everything that `Estimator.combine` gets to compute a gradient. Not changed afterwards.
+
+    Attributes:
+        law: the distribution as independent coordinates; ``law.probs`` has its probabilities.
+        samples: ``(n, *batch, *event)``.
+        hidden: what else was kept of the draw, as `Estimator.probe` returned it; None if the
+            samples were given by the caller.
+        context: the features given by the caller for each batch element, if any.
+        prepared: what `Estimator.prepare` returned, before f was evaluated at the samples.
+        f_values: ``(n, *batch)``, detached, at least float32, minus the caller's baseline.
+        grad_f: gradient of f at each sample, like ``samples``; empty where it is not used or f has
+            none.
+    """
+
+    law: Law
+    samples: Any
+    hidden: Any
+    context: Tensor | None
+    prepared: Any
+    f_values: Tensor
+    grad_f: Tensor
+
+    @property
+    def has_grad_f(self) -> bool:
+        """Whether the gradient of f at the samples is there."""
+        return self.grad_f is not NOT_YET
+
+
+NOT_YET = torch.empty(0)  # placeholder for what is not known yet
+
+
+def open_law(estimator: Estimator[Law], dist: Any, generator: torch.Generator | None) -> Law:
+    """The distribution as coordinates, if the estimator works for it."""
+    law: Any = coordinates(dist)
+    if not law.differentiable:
+        raise ValueError(
+            f"dist must be a torch distribution for an estimator, got {type(dist).__name__}"
+        )
+    estimator.accepts.check(law, type(estimator).__name__)
+    if generator is not None:
+        checks.generator_device(generator, law.device)
+    if estimator.validate:
+        law.check()
+    return law  # type: ignore[no-any-return]
+
+
+@dataclass
+class Call(Generic[Law]):
+    """One call of an estimator."""
+
+    estimator: Estimator[Law]
+    law: Law
+    f: Evaluator
+    context: Tensor | None
+    baseline: Tensor | float | None
+
+    # --- draw, prepare, probe -------------------------------------------------------------------
+
+    def begin(self, generator: torch.Generator | None, samples: Any = None) -> Draw[Law]:
+        """Everything before f is evaluated at the samples."""
+        estimator, law = self.estimator, self.law
+        with torch.no_grad(), full_precision():
+            given = samples is not None
+            if given:
+                check_samples(estimator, law, samples)
+            drawn = Drawn(samples) if given else estimator.draw_samples(law, generator)
+            prepared = estimator.prepare(law, self.context, self.f)
+            draw = Draw(law, *drawn, self.context, prepared, NOT_YET, NOT_YET)
+            return draw if given else replace(draw, hidden=estimator.probe(draw, self.f))
+
+    # --- f --------------------------------------------------------------------------------------
+
+    @property
+    def wants_grad_f(self) -> GradF:
+        """What the gradient of f at the samples is used for in this call."""
+        learn = GradF.LEARN if self.estimator.training else GradF.NONE
+        return self.estimator.grad_f & (GradF.SAMPLES | learn)
+
+    @property
+    def required(self) -> bool:
+        """Whether the estimate cannot do without the gradient of f at the samples."""
+        return bool(self.estimator.grad_f & GradF.SAMPLES)
+
+    def evaluated(self, draw: Draw[Law]) -> tuple[Tensor, Tensor | None]:
+        """f at the samples, and its gradient there where it is used."""
+        if self.wants_grad_f:
+            return self.f.with_gradient(draw.samples, required=self.required)
+        return self.f(draw.samples), None
+
+    def attached(self, draw: Draw[Law]) -> Tensor:
+        """The value of E[f], whose backward is the estimate."""
+        # Without a backward pass to wait for, the gradient of f is computed at once.
+        waits = self.wants_grad_f and torch.is_grad_enabled() and not checks.transformed()
+        if waits and isinstance(self.law, ByLogits):
+            return self._attached_later(draw, self.law)
+        return self._attach(draw, *self.evaluated(draw))
+
+    def attached_to_given(self, samples: Any, f_values: Any) -> Tensor:
+        """The same for samples and f-values that the caller has."""
+        draw = self.begin(None, samples)
+        first = self.law.unpack(samples)[0]
+        shape = torch.Size((first.shape[0], *self.law.batch_shape))
+        f_values = as_function_values(f_values, shape, first, finite=self.estimator.validate)
+        grad_f = None
+        if self.wants_grad_f:
+            grad_f = self.f.gradient(f_values, samples, required=self.required)
+        draw = replace(draw, samples=each(Tensor.detach, samples))
+        return self._attach(draw, f_values, grad_f)
+
+    # --- combine, learn -------------------------------------------------------------------------
+
+    def concluded(
+        self, draw: Draw[Law], f_values: Tensor, grad_f: Tensor | None
+    ) -> tuple[Draw[Law], Combination]:
+        """The complete draw and the estimate; the state has learned from them."""
+        draw = self._complete(draw, f_values, grad_f)
+        combination = self._combined(draw)
+        self._learn(draw, combination)
+        return draw, combination
+
+    def _complete(self, draw: Draw[Law], f_values: Tensor, grad_f: Tensor | None) -> Draw[Law]:
+        """The draw with the f-values: detached, at least float32, minus the caller's baseline."""
+        f_values = f_values.detach()
+        if f_values.dtype.itemsize < 4:
+            f_values = f_values.float()
+        if self.baseline is not None:
+            f_values = f_values - checks.baseline(self.baseline, f_values)
+        return replace(draw, f_values=f_values, grad_f=self._usable(draw, grad_f))
+
+    def _usable(self, draw: Draw[Law], grad_f: Tensor | None) -> Tensor:
+        """The gradient of f; zeros where f has none and the estimate is right without."""
+        if grad_f is not None or not self.required:
+            return NOT_YET if grad_f is None else grad_f
+        if not self.estimator.unbiased:
+            raise no_gradient(self.estimator)
+        return torch.zeros_like(draw.samples)
+
+    def _combined(self, draw: Draw[Law]) -> Combination:
+        with torch.no_grad(), full_precision():
+            return self.estimator.combine(draw)
+
+    def _learn(self, draw: Draw[Law], combination: Combination) -> None:
+        # A transform of torch.func must not leave its tensors in the state.
+        estimator = self.estimator
+        if estimator.learns and estimator.training and not checks.under_transform():
+            with torch.no_grad(), full_precision():
+                estimator.learn(draw, combination)
+
+    def _attach(self, draw: Draw[Law], f_values: Tensor, grad_f: Tensor | None) -> Tensor:
+        draw, combination = self.concluded(draw, f_values, grad_f)
+        return self._send(self.estimator.average(f_values, draw), combination, draw)
+
+    def _send(self, value: Tensor, combination: Combination, draw: Draw[Law]) -> Tensor:
+        for parameter, gradient in self.law.targets(combination, draw.samples):
+            value = attach(value, parameter, gradient)
+        return value
+
+    # --- where the gradient of f comes with the backward pass -------------------------------------
+
+    def _attached_later(self, draw: Draw[Law], law: ByLogits) -> Tensor:
+        """Evaluate f so that its gradient at the samples is collected in the backward pass."""
+        later = Later(self, draw)
+        inputs, upstream = collect(law.parameter, draw.samples, law.batch_shape, later)
+        f_values = self.f(inputs)
+        if self.f.aux_has_graph:
+            # What reaches the samples in the backward pass is then not the gradient of f alone.
+            later.cancelled = True
+            grad_f = self.f.gradient(f_values, inputs, required=self.required)
+            return self._attach(draw, f_values, grad_f)
+        if inputs.requires_grad and not f_values.requires_grad and self.required:
+            self._usable(draw, None)  # refuses a biased estimator here, not in the backward pass
+        value = self.estimator.average(f_values, draw) + upstream.to(f_values.dtype)
+        if self.required:
+            later.draw = self._complete(draw, f_values, NOT_YET)
+            return value
+        later.draw = self._complete(draw, f_values, None)
+        later.combination = self._combined(later.draw)
+        return self._send(value, later.combination, draw)
+
+
+@dataclass
+class Later(Generic[Law]):
+    """The part of a call that waits for its backward pass, where the gradient of f is known."""
+
+    call: Call[Law]
+    draw: Draw[Law]
+    combination: Combination | None = None  # made in the forward, if it does not need grad f
+    learned: bool = False  # a graph may have more than one backward pass
+    cancelled: bool = False  # the estimate was made in the forward after all
+
+    @property
+    def required(self) -> bool:
+        """Whether the estimate cannot do without the gradient of f."""
+        return self.call.required
+
+    @property
+    def validate(self) -> bool:
+        return self.call.estimator.validate and not self.cancelled
+
+    def gradient(self, grad_f: Tensor | None) -> Tensor | None:
+        """Update the state once; return the estimate, unless it was attached in the forward."""
+        if self.cancelled:
+            return None
+        call, law = self.call, self.call.law
+        draw = replace(self.draw, grad_f=call._usable(self.draw, grad_f))
+        combination = self.combination or call._combined(draw)
+        if not self.learned:
+            self.learned = True
+            call._learn(draw, combination)
+        if self.combination is not None:
+            return None
+        ((_, gradient),) = law.targets(combination, draw.samples)
+        return gradient
+
+
+def no_gradient(estimator: object) -> ValueError:
+    """The error for an f that has no gradient in x where an estimator needs one."""
+    return ValueError(
+        f"f must be differentiable in x for {type(estimator).__name__}, got values without a "
+        "gradient"
+    )
+
+
+def needs_own_samples(estimator: object) -> ValueError:
+    """The error for samples given by the caller where more than these is needed."""
+    return ValueError(
+        f"samples must be drawn by {type(estimator).__name__} itself, which needs more of the draw "
+        "than the samples: use E(f, dist)"
+    )
+
+
+def check_samples(estimator: Estimator, law: Coordinates, samples: Any) -> None:
+    """Check that samples given by the caller are what the estimator could have drawn."""
+    for part, tensor in zip(law.parts, law.unpack(samples), strict=True):
+        shape = (estimator.n or tensor.shape[0], *part.batch_shape, *part.event_shape)
+        if tensor.shape != shape:
+            raise ValueError(
+                f"samples must have shape {shape} (n, *batch, *event), got {tuple(tensor.shape)}"
+            )
+    if estimator.validate and not checks.transformed() and not law.contains(samples):
+        raise ValueError("samples must lie in the distribution's support, got values outside it")
