@@ -21,8 +21,8 @@ PAGE = ROOT / "CONTRIBUTING.md"
 FIRST, LAST = "<!-- imports -->\n", "<!-- end of imports -->"
 #: What `pip install dbsurf` brings beside Python's own library.
 NEEDS = {"torch", "numpy"}
-#: Used where a caller has them: scipy's frozen laws come in as objects that scipy made.
-OPTIONAL = {"scipy"}
+#: Used where a caller has them: laws that scipy made, tables and figures of a comparison.
+OPTIONAL = {"scipy", "pandas", "matplotlib", "typing_extensions"}
 
 
 @cache

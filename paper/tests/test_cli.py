@@ -156,7 +156,7 @@ def test_a_reader_that_leaves_is_no_error():
 
 @pytest.mark.parametrize("words", [["--help"], [], ["vae", "--preset", "smoke"]])
 def test_the_library_alone_names_the_extra_in_one_line(words):
-    """As after `pip install dbsurf`, which does not bring the command line's packages."""
+    """As after an install without dependencies."""
     hidden = ("tyro", "rich", "matplotlib", "pandas", "pooch", "tqdm", "tensorboard", "jinja2")
     code = f"import sys; sys.modules |= dict.fromkeys({hidden}); "
     code += "from dbsurf_paper.commands.main import main; raise SystemExit(main(sys.argv[1:]))"
@@ -164,8 +164,8 @@ def test_the_library_alone_names_the_extra_in_one_line(words):
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr == (
-        "dbsurf: error: the dbsurf command needs the extra experiments: "
-        "pip install 'dbsurf[experiments]'\n"
+        "dbsurf: error: the dbsurf command needs the packages of dbsurf-paper: "
+        "pip install dbsurf-paper\n"
     )
 
 

@@ -382,9 +382,9 @@ def _no_gradient(problem: Problem, n: int) -> str | None:
     if not isinstance(samples, Tensor) or not samples.is_floating_point():
         return "f is not differentiable in x"
     batch = coordinates(problem.dist).batch_shape
-    evaluate = Evaluator(problem.f, batch, False, problem.fold, inputs=problem.inputs)
+    evaluate = Evaluator(problem.f, batch, True, problem.fold, inputs=problem.inputs)
     try:
-        _, gradient = evaluate.with_gradient(samples, required=False)
+        _, gradient = evaluate.with_gradient(samples)
     except Exception as failure:  # for instance because f uses numpy
         return f"f is not differentiable in x: {_first_line(failure)}"
     return "f is not differentiable in x" if gradient is None else None

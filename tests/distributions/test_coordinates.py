@@ -190,7 +190,7 @@ def test_joint_distributions_by_enumeration_and_in_both_containers():
         assert (ours - gradient).abs().max() < 1e-12
 
 
-@pytest.mark.parametrize("build", [dbsurf.Reinforce, dbsurf.LOORF])
+@pytest.mark.parametrize("build", [dbsurf.Reinforce, dbsurf.LOORF, dbsurf.MDsurf])
 def test_joint_estimates_are_unbiased(build):
     logits = {
         "bits": torch.full((20_000, 2), 0.3, dtype=f64, requires_grad=True),
@@ -231,10 +231,10 @@ def test_joint_distributions_that_do_not_fit():
     with pytest.raises(ValueError, match=r"one batch shape, got \(\), \(5,\)"):
         dbsurf.LOORF(2)(lambda x: x, (parts()["bits"], parts((5,))["word"]))
     with pytest.raises(ValueError, match="dist must be Bernoulli or categorical for MDsurf"):
-        dbsurf.MDsurf(2)(lambda x: x, parts())
+        dbsurf.MDsurf(2)(lambda x: x, (parts()["bits"], Poisson(torch.tensor(2.0))))
     bits = (parts()["bits"], parts()["bits"])
     for estimator in (dbsurf.DoubleCV(2), dbsurf.QuadraticCV(2)):
-        with pytest.raises(ValueError, match="dist must be .* got Bernoulli and Bernoulli"):
+        with pytest.raises(ValueError, match="dist must be one .* got Bernoulli and Bernoulli"):
             estimator(lambda x: x[0].sum(-1), bits)
     with pytest.raises(ValueError, match="torch distribution for an estimator"):
         dbsurf.LOORF(2)(lambda x: x, (stats.poisson(2.0),))

@@ -9,6 +9,7 @@ from torch.distributions import Bernoulli, Categorical, Independent, OneHotCateg
 
 import dbsurf
 from cases import ANY_LAW, CASES, ENUMERABLE, UNBIASED
+from dbsurf.estimators import GradF
 from ztests import assert_mean
 
 f64 = torch.float64
@@ -65,7 +66,7 @@ def test_parameters_of_f_get_the_pathwise_gradient_in_the_same_backward(case):
     assert logits.grad.abs().sum() > 0
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if c.build(2).grad_f_for == "combine"], ids=str)
+@pytest.mark.parametrize("case", [c for c in CASES if c.build(2).grad_f & GradF.SAMPLES], ids=str)
 def test_gradient_of_f_is_collected_in_the_one_backward(case):
     """No second pass: the backward of f runs once, and is told so by counting."""
 
@@ -219,7 +220,7 @@ def test_an_estimate_is_not_differentiated_again(case):
     (gradient,) = torch.autograd.grad(plain, leaf, create_graph=True)
     with pytest.raises(RuntimeError, match="differentiate"):
         torch.autograd.grad(gradient.sum(), leaf)
-    if case.build(2).grad_f_for != "combine":
+    if not case.build(2).grad_f & GradF.SAMPLES:
         plain = case.build(2)(lambda x: 0 * smooth(x) + scale**3, dist)
         (first,) = torch.autograd.grad(plain, scale, create_graph=True)
         (second,) = torch.autograd.grad(first, scale)

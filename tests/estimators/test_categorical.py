@@ -110,7 +110,7 @@ def test_local_expectations_are_unbiased_exactly(build, backward, n):
     pivots, chance = all_samples(n, [oracles.independent(p, n) for p in point])
     at = torch.logit(torch.tensor(point, dtype=f64))
     estimator = build(n)
-    estimator.draw_pivots = lambda law, generator: pivots
+    estimator.sampler.binary = lambda probs, n, generator: pivots.clone()
     logits = at.expand(len(chance), 3).clone().requires_grad_()
     if backward:
         value = estimator(f, bits(logits))

@@ -10,11 +10,12 @@ from torch.distributions import Bernoulli, Categorical, Independent, OneHotCateg
 
 import dbsurf
 from cases import ANY_LAW, CASES
+from dbsurf.estimators import GradF
 
 f64 = torch.float64
 WAYS = [{"fold": True}, {"chunk": 1}, {"chunk": 3}, {"fold": True, "chunk": 2}]
 PLAIN = [c for c in CASES if c.evaluations is not None]  # f is asked at n samples
-BLACK_BOX = [c for c in PLAIN if c.build(2).grad_f_for == "nothing" and not c.build(2).needs_grad_f]
+BLACK_BOX = [c for c in PLAIN if not c.build(2).grad_f]
 
 
 class Problem:
@@ -103,10 +104,25 @@ def test_loss_checks_what_it_is_given():
         estimator.loss(x + 0.5, problem.f(x), problem.dist)
     with pytest.raises(ValueError, match="samples must lie in the distribution's support"):
         estimator.estimate(problem.f, problem.dist, samples=x - 1)
-    flagship = dbsurf.QuadraticCV(4)
-    x = flagship.draw(problem.dist)
-    with pytest.raises(ValueError, match=r"evaluates f at more points than.*use E\(f, dist\)"):
-        flagship.loss(x, problem.f(x), problem.dist)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.build(2).needs_call], ids=str)
+def test_what_needs_f_itself_refuses_at_once(case):
+    """`draw` refuses, not only `loss`, when f was already evaluated."""
+    problem, estimator = Problem(), case.build(4)
+    with pytest.raises(ValueError, match=r"must evaluate f itself.*use E\(f, dist\)"):
+        estimator.draw(problem.dist)
+    with pytest.raises(ValueError, match=r"must evaluate f itself.*use E\(f, dist\)"):
+        estimator.loss(torch.zeros(4, 5, 3), torch.zeros(4, 5), problem.dist)
+
+
+def test_loss_takes_lists_and_arrays():
+    law, estimator = Bernoulli(logits=torch.zeros(2, requires_grad=True)), dbsurf.LOORF(2)
+    x = torch.tensor([[0.0, 1.0], [1.0, 1.0]])
+    values = [[1.0, 2.0], [3.0, 4.0]]
+    expected = estimator.loss(x, torch.tensor(values), law)
+    for given in (values, np.array(values)):
+        assert torch.equal(estimator.loss(x, given, law), expected)
 
 
 # --- without a distribution object ----------------------------------------------------------------
@@ -267,7 +283,7 @@ def test_changes_through_data_are_noticed():
         return x.sum(-1)
 
     for case in CASES:
-        if case.build(4).grad_f_for == "combine":
+        if case.build(4).grad_f & GradF.SAMPLES:
             continue
         with pytest.raises(ValueError, match="must not change its samples in place"):
             case.build(4).estimate(sly, problem.dist)

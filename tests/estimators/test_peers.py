@@ -113,7 +113,7 @@ def test_what_is_exact_for_one_coordinate_is_so_at_both_ends(call, logit):
 @pytest.mark.parametrize("name", ["arm", "relax", "localexpectation", "stickbreaking"])
 def test_several_distributions_are_refused_where_they_cannot_be_served(name):
     half = Bernoulli(torch.full((2,), 0.5))
-    with pytest.raises(ValueError, match="dist must be one distribution with logits for"):
+    with pytest.raises(ValueError, match="dist must be one distribution for"):
         dbsurf.get(name, 2)(lambda x: x[0] + x[1], (half, half))
 
 
@@ -129,14 +129,14 @@ def test_options_are_checked():
         for build in (dbsurf.GumbelSoftmax, dbsurf.REBAR):
             with pytest.raises(ValueError, match="temperature must be a number > 0, got"):
                 build(2, temperature=bad)
-    with pytest.raises(ValueError, match="backward_temperature must be a number > 0, got -1"):
+    with pytest.raises(ValueError, match="backward_temperature must be .*, got -1"):
         dbsurf.GumbelSoftmax(2, backward_temperature=-1)
     for build in (dbsurf.RODEO, dbsurf.RELAX):
-        with pytest.raises(ValueError, match="rate must be a number > 0"):
+        with pytest.raises(ValueError, match="lr must be a number > 0"):
             build(2, lr=0.0)
-    with pytest.raises(ValueError, match="rate must be a number > 0 for a surrogate of RELAX's"):
+    with pytest.raises(ValueError, match="lr must be a number > 0, got None"):
         dbsurf.RELAX(2, lr=None)
-    with pytest.raises(ValueError, match='mean must be "geometric" or "arithmetic", got 1'):
+    with pytest.raises(ValueError, match="mean must be one of 'geometric', 'arithmetic', got 1"):
         dbsurf.VIMCO(2, mean=1)
     with pytest.raises(ValueError, match="n must be at most 12 for UnorderedSet, got 13"):
         dbsurf.UnorderedSet(13)

@@ -13,15 +13,13 @@ from dbsurf.estimators import rodeo
 from smooth_problems import bits, f, f64
 
 
-def dense(net: rodeo.Surrogate, change: Tensor, value: Tensor) -> Tensor:
+def dense(net: rodeo.Network, change: Tensor, value: Tensor) -> Tensor:
     """The network as it is usually written, two outputs in the last axis."""
     hidden = change.unsqueeze(-1) * net.by_change + value.unsqueeze(-1) * net.by_value + net.bias
     return nn.functional.leaky_relu(hidden, rodeo.LEAK) @ net.outer.T + net.constant
 
 
-def rodeo_by_hand(
-    net: rodeo.Surrogate, x: Tensor, p: Tensor, value: Tensor, grad: Tensor
-) -> Tensor:
+def rodeo_by_hand(net: rodeo.Network, x: Tensor, p: Tensor, value: Tensor, grad: Tensor) -> Tensor:
     """The definition, flip by flip, for samples (n, d) of one batch element."""
     n, d = x.shape
 
@@ -51,8 +49,8 @@ def trained_rodeo(n: int) -> dbsurf.RODEO:
     torch.manual_seed(3)
     estimator = dbsurf.RODEO(n).double()
     with torch.no_grad():
-        estimator.first.fill_(-0.7)
-        estimator.second.fill_(0.4)
+        estimator.fitted.tensors()["first"].fill_(-0.7)
+        estimator.fitted.tensors()["second"].fill_(0.4)
     return estimator
 
 
@@ -64,7 +62,7 @@ def test_rodeo_is_its_definition_written_out(n):
     found = estimator.eval().estimate(f, bits(logits), samples=x).grad
     y = x.clone().requires_grad_()
     (grad,) = torch.autograd.grad(f(y).sum(), y)
-    net = rodeo.Surrogate(*estimator._state())
+    net = rodeo.Network(*estimator.fitted.tensors().values())
     for b in range(5):
         by_hand = rodeo_by_hand(net, x[:, b], torch.sigmoid(logits[b]), f(x)[:, b], grad[:, b])
         assert (found[b] - by_hand).abs().max() < 1e-12
@@ -76,7 +74,9 @@ def test_rodeo_learns_along_the_gradient_of_its_squared_length(monkeypatch):
     x = torch.bernoulli(torch.sigmoid(logits).expand(3, 4, 3))
     y = x.clone().requires_grad_()
     (grad,) = torch.autograd.grad(f(y).sum(), y)
-    leaves = rodeo.Surrogate(*(p.detach().clone().requires_grad_() for p in estimator._state()))
+    leaves = rodeo.Network(
+        *(p.detach().clone().requires_grad_() for p in estimator.fitted.tensors().values())
+    )
     loss = sum(
         rodeo_by_hand(leaves, x[:, b], torch.sigmoid(logits[b]), f(x)[:, b], grad[:, b])
         .square()
@@ -85,7 +85,7 @@ def test_rodeo_learns_along_the_gradient_of_its_squared_length(monkeypatch):
     )
     expected = torch.autograd.grad(loss / 4, leaves)
     steps = []
-    monkeypatch.setattr(estimator.fitter, "step", steps.append)
+    monkeypatch.setattr(estimator.fitted, "step", steps.append)
     estimator.estimate(f, bits(logits), samples=x)
     for found, wanted in zip(steps[0], expected, strict=True):
         assert (found - wanted).abs().max() < 1e-10
@@ -114,11 +114,11 @@ def test_rodeo_survives_a_loss_scaled_out_of_range():
     logits = torch.zeros(3, requires_grad=True)
     for _ in range(3):
         estimator(f, bits(logits)).backward()
-    before = [p.clone() for p in estimator._state()]
+    before = [p.clone() for p in estimator.fitted.tensors().values()]
     (estimator(f, bits(logits)) * torch.tensor(float("inf"))).backward()
-    assert all(map(torch.equal, before, estimator._state()))
+    assert all(map(torch.equal, before, estimator.fitted.tensors().values()))
     estimator(f, bits(logits)).backward()
-    assert not torch.equal(before[0], estimator.by_change)
+    assert not torch.equal(before[0], estimator.fitted.tensors()["by_change"])
 
 
 def test_rodeo_needs_no_array_with_two_axes_of_coordinates():

@@ -49,7 +49,7 @@ def test_every_estimator_says_what_it_is(case):
 
 def test_exact_counts_the_states():
     estimator = dbsurf.get("exact")
-    assert estimator.n is None
+    assert estimator.n == 0
     assert estimator.evaluations is None
     assert len(estimator.estimate(f, dist()).f_values) == 8
 
@@ -81,7 +81,7 @@ def test_state_follows_dtype_and_stays_still_in_eval_mode(case):
     estimator = case.build(4).double()
     estimator.estimate(f, dist())
     tensors = [t for t in estimator.state_dict().values() if isinstance(t, Tensor)]
-    assert all(t.dtype == torch.float64 for t in tensors)
+    assert all(t.dtype == torch.float64 for t in tensors if t.is_floating_point())
     estimator.eval()
     before = copy.deepcopy(estimator.state_dict())
     estimator.estimate(f, dist())
@@ -174,7 +174,7 @@ def test_running_mean_survives_an_infinite_value_and_half_precision():
 
 def test_leave_one_out_knows_when_it_is_unbiased():
     build = dbsurf.LeaveOneOut
-    assert build(4, dbsurf.samplers.IID()).unbiased
-    assert build(4, dbsurf.samplers.Antithetic(), debias=True).unbiased
-    assert not build(4, dbsurf.samplers.Antithetic()).unbiased
-    assert not build(4, dbsurf.samplers.DBSample(1.0), debias=True).unbiased
+    assert build(4, sampler=dbsurf.samplers.IID()).unbiased
+    assert build(4, sampler=dbsurf.samplers.Antithetic(), debias=True).unbiased
+    assert not build(4, sampler=dbsurf.samplers.Antithetic()).unbiased
+    assert not build(4, sampler=dbsurf.samplers.DBSample(1.0), debias=True).unbiased

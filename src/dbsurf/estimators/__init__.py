@@ -25,7 +25,14 @@ from dbsurf.estimators.vimco import VIMCO
 from dbsurf.gradient.declaration import Accepts, GradF, Variant
 from dbsurf.gradient.estimator import Estimate, Estimator
 from dbsurf.gradient.pipeline import Draw, Drawn
-from dbsurf.gradient.registry import available, get, register, unregister
+from dbsurf.gradient.registry import (
+    available,
+    estimator_class,
+    get,
+    read_call,
+    register,
+    unregister,
+)
 
 __all__ = [
     "ARM",
@@ -61,8 +68,10 @@ __all__ = [
     "UnorderedSet",
     "Variant",
     "available",
+    "estimator_class",
     "exact",
     "get",
+    "read_call",
     "register",
     "unregister",
 ]

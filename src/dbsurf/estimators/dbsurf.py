@@ -51,8 +51,17 @@ class DBsurf(LeaveOneOut):
             options={"alpha": "preserve", "debias": True},
             choose="to have DBSample without bias",
         ),
-        Variant("DBsurf alpha=preserve", BROWN, ":", options={"alpha": "preserve"}, compared=False),
-        Variant("DBsurf alpha=0.5", SAND, "--", options={"alpha": 0.5}, compared=False),
+        Variant(
+            "DBsurf alpha=preserve",
+            BROWN,
+            ":",
+            options={"alpha": "preserve"},
+            compared=False,
+            measured=False,
+        ),
+        Variant(
+            "DBsurf alpha=0.5", SAND, "--", options={"alpha": 0.5}, compared=False, measured=False
+        ),
     )
 
     def __init__(

@@ -8,7 +8,7 @@ from torch import Tensor
 from dbsurf import checks
 from dbsurf.distributions import Combination, Coordinates
 from dbsurf.distributions.categories import Categories
-from dbsurf.gradient.declaration import BITS, CATEGORICAL
+from dbsurf.gradient.declaration import BITS, CATEGORICAL_PARTS
 from dbsurf.gradient.estimator import Estimator
 from dbsurf.gradient.pipeline import Draw
 from dbsurf.samplers.base import Sampler
@@ -80,7 +80,7 @@ class LeaveOneOut(Estimator[Coordinates]):
         super().__init__(n, sampler, smallest=2, validate=validate)
         self.debias = checks.flag(debias, "debias")
         if debias:
-            self.accepts = CATEGORICAL if self.weighs_pairs else BITS
+            self.accepts = CATEGORICAL_PARTS if self.weighs_pairs else BITS
         self.unbiased = sampler.independent or (debias and sampler.keeps_marginals)
 
     @property
@@ -88,20 +88,24 @@ class LeaveOneOut(Estimator[Coordinates]):
         """Whether there is a debias factor for categories, too."""
         return type(self.sampler).pair_ratio is not Sampler.pair_ratio
 
-    def sampler_for(self, law: Coordinates) -> Sampler:
-        """The sampler whose samples `combine` gets."""
-        return self.sampler
-
     def combine(self, draw: Draw[Coordinates]) -> Combination:
-        law, f_values = draw.law, draw.f_values
+        f_values = draw.f_values
         if not self.debias:
             return Combination(loorf_weights(f_values), centred=True)
-        sampler = self.sampler_for(law)
-        if isinstance(law, Categories):
-            offset = weighted_pairs(law, sampler, f_values, draw.samples)
-            return Combination(None, None, offset)
-        factor = law.debias_factor(sampler, f_values.shape[0])
-        return Combination(loorf_weights(f_values), factor, centred=True)
+        factors: list[Tensor | float] = []
+        offsets: list[Tensor | None] = []
+        for law, samples in zip(draw.law.parts, draw.law.unpack(draw.samples), strict=True):
+            if isinstance(law, Categories):  # a factor for each pair of categories
+                factors.append(0.0)
+                offsets.append(weighted_pairs(law, self.sampler, f_values, samples))
+            else:
+                factors.append(law.debias_factor(self.sampler, f_values.shape[0]))
+                offsets.append(None)
+        if len(factors) > 1:
+            return Combination(loorf_weights(f_values), factors, offsets, centred=True)
+        if offsets[0] is not None:
+            return Combination(None, offset=offsets[0])
+        return Combination(loorf_weights(f_values), factors[0], centred=True)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, debias={self.debias}"

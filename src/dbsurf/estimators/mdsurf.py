@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
-from dbsurf.distributions import Coordinates
 from dbsurf.estimators.leave_one_out import LeaveOneOut
 from dbsurf.gradient.declaration import GREEN, Variant
-from dbsurf.gradient.pipeline import Drawn
 from dbsurf.gradient.registry import register
-from dbsurf.samplers.base import Sampler
 from dbsurf.samplers.min_discrepancy import MinDiscrepancy
 from dbsurf.samplers.residual import Residual
 
@@ -45,14 +43,21 @@ class MDsurf(LeaveOneOut):
         Variant("MDsurf", GREEN, choose="for low variance without a gradient of f or a state"),
     )
 
-    weighs_pairs = True
-
     def __init__(self, n: int, *, validate: bool = True) -> None:
-        super().__init__(n, sampler=MinDiscrepancy(), debias=True, validate=validate)
+        super().__init__(n, sampler=Spread(), debias=True, validate=validate)
+
+
+class Spread(MinDiscrepancy):
+    """`MinDiscrepancy` for bits, `Residual` for categories."""
+
+    def __init__(self) -> None:
         self.for_categories = Residual()
 
-    def sampler_for(self, law: Coordinates) -> Sampler:
-        return self.sampler if law.binary else self.for_categories
+    def categorical(self, probs: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
+        return self.for_categories.categorical(probs, n, generator)
 
-    def draw_samples(self, law: Coordinates, generator: torch.Generator | None) -> Drawn:
-        return Drawn(law.draw(self.sampler_for(law), self.n, generator))
+    def pair_ratio(self, probs: Tensor, n: int, one: Tensor, two: Tensor) -> Tensor:
+        return self.for_categories.pair_ratio(probs, n, one, two)
+
+    def __repr__(self) -> str:
+        return "MinDiscrepancy()"

@@ -283,9 +283,10 @@ class RELAX(Relaxing):
     ) -> tuple[Combination, tuple[Tensor, Tensor]]:
         """The estimate, and its weights and offset with their graph."""
         law, (control, unit) = draw.law, draw.prepared
+        size = law.probs.shape[len(law.batch_shape) :].numel()
 
         def c(points: Tensor) -> Tensor:  # at relaxed samples, (n, *batch)
-            flat = points.reshape(*draw.f_values.shape, -1)
+            flat = points.reshape(*draw.f_values.shape, size)
             wide = {name: leaf.to(points.dtype) for name, leaf in leaves.items()}
             values: Tensor = control.values_at(flat, draw.context, wide)
             return values * float(unit)

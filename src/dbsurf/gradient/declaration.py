@@ -8,7 +8,7 @@ of the documentation and the labels of figures are made from these.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Flag, auto
 from typing import Any
 
@@ -81,10 +81,11 @@ class Accepts:
 
 ANY = Accepts("any discrete", "a discrete distribution", (Coordinates,), parts=True)
 BITS = Accepts("Bernoulli", "Bernoulli", (Bits,), parts=True)
-ONE_BITS = Accepts("Bernoulli", "one Bernoulli distribution", (Bits,))
+ONE_BITS = Accepts("Bernoulli", "Bernoulli", (Bits,))
 WITH_LOGITS = Accepts("Bernoulli, categorical", "one distribution with logits", (ByLogits,))
 RELAXABLE = Accepts("Bernoulli, one-hot", "Bernoulli or OneHotCategorical", (Bits, OneHot))
 CATEGORICAL = Accepts("Bernoulli, categorical", "Bernoulli or categorical", (Bits, Categories))
+CATEGORICAL_PARTS = replace(CATEGORICAL, parts=True)
 
 
 def finite(most_states: int) -> Accepts:
@@ -105,6 +106,7 @@ class Variant:
         bias: what the bias depends on, if there is one.
         cost: evaluations of f, as an expression of n, and of d and m for d coordinates of m values.
         compared: whether `compare` tries it where nobody asked for it by name.
+        measured: whether studies of all estimators measure it.
     """
 
     name: str
@@ -115,8 +117,12 @@ class Variant:
     bias: str = ""
     cost: str = "n"
     compared: bool = True
+    measured: bool = True
 
     def call(self, kind: str, n: int | str = "n") -> str:
         """The call that builds it, such as ``ARMS(4, copula='gaussian')``."""
-        words = [str(n), *(f"{name}={value!r}" for name, value in self.options.items())]
-        return f"{kind}({', '.join(words)})"
+        texts = {
+            name: f'"{value}"' if isinstance(value, str) else repr(value)
+            for name, value in self.options.items()
+        }
+        return f"{kind}({', '.join([str(n), *(f'{k}={v}' for k, v in texts.items())])})"

@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.table import Table
 
 import dbsurf
+from dbsurf.estimators import estimator_class
 
-TITLES = ("name", "bias", "f calls", "needs ∇f", "distributions", "options")
+TITLES = ("name", "bias", "f calls", "uses ∇f", "distributions", "options")
 
 
 @dataclass(frozen=True)
@@ -33,24 +34,14 @@ def run(options: Options) -> None:
 
 def row(name: str) -> tuple[str, ...]:
     """One estimator; its cells are in the order of `TITLES`."""
-    estimator = dbsurf.get(name, 4)
+    estimator, first = dbsurf.get(name, 4), estimator_class(name).variants[0]
     parameters = inspect.signature(type(estimator)).parameters
     own = [word for word in parameters if word not in ("self", "n", "validate")]
     return (
         name,
         "none" if estimator.unbiased else "yes",
-        evaluations(name),
-        "yes" if estimator.needs_grad_f else "no",
-        estimator.distributions,
+        first.cost,
+        estimator.grad_f.words,
+        estimator.accepts.words,
         ", ".join(own),
     )
-
-
-def evaluations(name: str) -> str:
-    """How often f is evaluated in a draw with n samples: ``n``, ``n + 1``, ``all states``."""
-    first, second = dbsurf.get(name, 4), dbsurf.get(name, 6)
-    if first.evaluations is None or second.evaluations is None:
-        return "all states" if first.n is None else "by the law"
-    each = (second.evaluations - first.evaluations) // 2
-    more = first.evaluations - 4 * each
-    return ("n" if each == 1 else f"{each}n") + (f" + {more}" if more else "")

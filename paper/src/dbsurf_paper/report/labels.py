@@ -6,22 +6,17 @@ tables and figures are joined by it.
 
 from __future__ import annotations
 
-import ast
-import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import dbsurf
+from dbsurf.estimators import read_call
 from dbsurf_paper.runs.options import named_values
 
-# Okabe and Ito's palette, which colour-blind readers can tell apart ...
+# Okabe and Ito's palette, which colour-blind readers can tell apart.
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 BLUE, VERMILION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#777777"
-# ... and, for variants, darker and lighter tones that are not in it.
-WINE, OLIVE, INDIGO, TEAL, SAND, BROWN = (
-    "#882255", "#8A8A00", "#332288", "#44AA99", "#B5A642", "#7B4B2A",
-)  # fmt: skip
 SPARE = ("#A50026", "#4D9221", "#5E4FA2", "#C51B7D", "#35978F", "#8C510A", "#3288BD", "#525252")
 SEQUENCE = (BLACK, BLUE, SKY, GREEN, ORANGE, VERMILION)
 
@@ -35,11 +30,20 @@ def label(estimator: str, options: Iterable[str] | Mapping[str, Any] = ()) -> st
     'dbsurf alpha=preserve debias=true'
     """
     if isinstance(options, Mapping):
-        options = [
-            f"{name}={str(value).lower() if isinstance(value, bool) else value}"
-            for name, value in options.items()
-        ]
+        options = option_words(options)
     return " ".join([estimator, *options])
+
+
+def option_words(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """Options of an estimator as NAME=VALUE.
+
+    >>> option_words({"alpha": "preserve", "debias": True})
+    ('alpha=preserve', 'debias=true')
+    """
+    return tuple(
+        f"{name}={str(value).lower() if isinstance(value, bool) else value}"
+        for name, value in options.items()
+    )
 
 
 def call_label(call: str) -> str:
@@ -50,15 +54,8 @@ def call_label(call: str) -> str:
     >>> call_label('QuadraticCV(3, uses="values")')
     'quadraticcv uses=values'
     """
-    tree = ast.parse(call, mode="eval").body
-    assert isinstance(tree, ast.Call)
-    assert isinstance(tree.func, ast.Name)
-    name = tree.func.id.lower()
-    names = list(inspect.signature(type(dbsurf.get(call))).parameters)
-    given = dict(zip(names, map(ast.literal_eval, tree.args), strict=False))
-    given |= {word.arg: ast.literal_eval(word.value) for word in tree.keywords if word.arg}
-    given.pop("n", None)
-    return label(name, given)
+    name, _, options = read_call(call)
+    return label(name.lower(), options)
 
 
 def file_name(estimator: str, options: Iterable[str]) -> str:
@@ -93,55 +90,20 @@ class Variant:
         return dbsurf.get(self.estimator, n, **named_values(self.options), **extras)
 
 
-VARIANTS = {
-    variant.label: variant
-    for variant in (
-        Variant("dbsurf", (), "DBsurf", VERMILION, "-"),
-        Variant("doublecv", (), "DoubleCV", PURPLE, "-."),
-        Variant("crossfitted", (), "CrossFitted", "#E7298A", "-"),
-        Variant("arms", (), "ARMS-D", BLUE, "-"),
-        Variant("arms", ("copula=gaussian",), "ARMS-N", "#6BAED6", "--"),
-        Variant("disarm", (), "DisARM", GREY, ":"),
-        Variant("loorf", (), "LOORF", BLACK, "--"),
-        Variant("mdsurf", (), "MDsurf", GREEN, "-"),
-        Variant("dbsurf", ("debias=true",), "DBsurf debiased", ORANGE, "-"),
-        Variant("dbsurf", ("alpha=preserve", "debias=true"), "DBsurf preserving", WINE, "--"),
-        Variant("dbsurf", ("alpha=preserve",), "DBsurf alpha=preserve", BROWN, ":"),
-        Variant("dbsurf", ("alpha=0.5",), "DBsurf alpha=0.5", SAND, "--"),
-        Variant("quadraticcv", (), "QuadraticCV", "#004D40", "-"),
-        Variant("quadraticcv", ("uses=gradient",), 'QuadraticCV "gradient"', "#26A69A", "--"),
-        Variant("quadraticcv", ("uses=values",), 'QuadraticCV "values"', "#80CBC4", "-."),
-        Variant("reinforce", (), "REINFORCE", SKY, "-"),
-        Variant("reinforce", ("baseline=running-mean",), "REINFORCE running mean", INDIGO, "-"),
-        Variant("rodeo", (), "RODEO", "#8C1D40", "-."),
-        Variant("arm", (), "ARM", "#3E7CB1", "-."),
-        Variant("muprop", (), "MuProp", "#A05195", "-"),
-        Variant("rebar", (), "REBAR", "#B8860B", "-."),
-        Variant("relax", (), "RELAX", "#DA70D6", "-"),
-        Variant("unorderedset", (), "unordered set", "#5B8C5A", "--"),
-        Variant("localexpectation", (), "local expectation", "#9E9D24", "-."),
-        Variant("indecater", (), "IndeCateR", "#6D4C41", "-"),
-        Variant("stickbreaking", (), "stick-breaking", "#00ACC1", "--"),
-        Variant("vimco", (), "VIMCO", "#C62828", "--"),
-        Variant("straightthrough", (), "straight-through", "#546E7A", "-."),
-        Variant("gumbelsoftmax", (), "Gumbel-softmax", "#7E57C2", "--"),
-        Variant("gumbelsoftmax", ("hard=true",), "Gumbel-softmax hard", "#B39DDB", "-."),
-        Variant("reinmax", (), "ReinMax", "#F06292", "-."),
-        Variant("exact", (), "exact", "#263238", ":"),
-        Variant("evolution", (), "evolution", TEAL, "-"),
-        Variant("random", (), "random search", OLIVE, ":"),
-        # Searches in a supernet that are no estimators of expectations over cells.
-        Variant("uniform", (), "uniform sampling", "#616161", "--"),
-        Variant("darts", (), "DARTS", "#1F4E9C", "-"),
-        Variant("pc-darts", (), "PC-DARTS", "#2E86C1", "--"),
-        Variant("snas", (), "SNAS", "#B7410E", "-"),
-        Variant("drnas", (), "DrNAS", "#7D3C98", "-"),
-        Variant("gdas", (), "GDAS", "#1E8449", "-"),
-        Variant("dsnas", (), "DSNAS", "#D4AC0D", "-."),
-        Variant("few-shot", (), "Few-Shot", "#C2185B", "--"),
-        Variant("few-shot-gm", (), "Few-Shot-GM", "#5C2CD4", "-."),
-    )
-}
+def _declared() -> Iterator[Variant]:
+    """The variants that the library's estimators declare."""
+    for name in dbsurf.available():
+        for one in dbsurf.estimators.estimator_class(name).variants:
+            yield Variant(name, option_words(one.options), one.name, one.colour, one.dash)
+
+
+VARIANTS = {variant.label: variant for variant in _declared()}
+
+
+def add_variants(*variants: Variant) -> None:
+    """Names and colours of what is compared with estimators and is none."""
+    VARIANTS.update({variant.label: variant for variant in variants})
+
 
 #: The columns of the paper's table 1, in its order.
 PAPER_ORDER = ("dbsurf", "doublecv", "arms", "disarm", "loorf")

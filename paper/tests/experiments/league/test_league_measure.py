@@ -11,7 +11,6 @@ from scipy import stats
 from torch import Tensor
 
 import dbsurf
-from dbsurf.estimators import registry
 from dbsurf_paper.experiments.league import entrants, measure, problems, study
 from dbsurf_paper.experiments.league.entrants import Entrant
 from dbsurf_paper.experiments.league.options import PRESETS
@@ -89,7 +88,7 @@ def test_the_squared_bias_is_the_enumerated_one():
     estimator = dbsurf.StraightThrough(2)
     place = problem.place(measure.seeded(3))
     row, mean = measure.measure(estimator, place, 2000, 1e-9)
-    found = measure.squared_bias(row, mean, measure.Reference(exact, 0.0))
+    found = measure.squared_bias(row, mean, measure.Reference(exact, 0.0, "exact"))
     truth, _ = moments(estimator, [independent(p, 2) for p in PROBS])
     bias = 10 * float((truth - exact[:2]).square().sum())
     # The standard error of a squared length is about twice that length times the noise's root.
@@ -98,7 +97,7 @@ def test_the_squared_bias_is_the_enumerated_one():
     assert bias > 6 * error
     unbiased = measure.squared_bias(
         *measure.measure(dbsurf.LOORF(4), problem.place(measure.seeded(4)), 500, 1e-9),
-        measure.Reference(exact, 0.0),
+        measure.Reference(exact, 0.0, "exact"),
     )
     assert unbiased["squared_bias"] < 5 * unbiased["bias_noise"]
 
@@ -131,14 +130,19 @@ def test_every_registered_estimator_takes_part_or_has_a_reason():
     assert len(set(labels)) == len(labels)
 
 
-def test_a_new_estimator_joins_without_a_word(monkeypatch):
+def test_a_new_estimator_joins_without_a_word():
     class Newcomer(dbsurf.LOORF):
         """One more."""
 
-    monkeypatch.setitem(registry.ESTIMATORS, "newcomer", Newcomer)
-    assert Entrant("newcomer") in entrants.every()[0]
-    one = study.Study(replace(SMOKE, problem="network"), tiny())
-    assert Entrant("newcomer") in one.entrants
+        variants = (dbsurf.estimators.Variant("newcomer", "#123456"),)
+
+    dbsurf.register(Newcomer)
+    try:
+        assert Entrant("newcomer") in entrants.every()[0]
+        one = study.Study(replace(SMOKE, problem="network"), tiny())
+        assert Entrant("newcomer") in one.entrants
+    finally:
+        dbsurf.estimators.unregister(Newcomer)
 
 
 @pytest.mark.parametrize("name", ["network", "table", "vae", "categorical-vae"])

@@ -240,7 +240,7 @@ def status(words):
         (["--draws", "5"], "draws must be at least 10, got 5"),
         (["--evaluations", "1", "4"], "evaluations must be numbers from 2 to 1000, got [1, 4]"),
         (["--precision", "0"], "precision must be above 0, got 0.0"),
-        (["--estimators", "cooking"], "estimators must be among reinforce, "),
+        (["--estimators", "cooking"], "estimators must be among "),
         (["--dataset", "cooking"], "dataset must be one of digits, mnist"),
         (["--problem", "cooking"], "cooking"),
     ],

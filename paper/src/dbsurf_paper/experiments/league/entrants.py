@@ -6,24 +6,16 @@ word here. What does not take part has a reason, which is a property of the esti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torch import Tensor
-
 import dbsurf
+from dbsurf.estimators import estimator_class
 from dbsurf_paper.experiments.league.problems import Place
 from dbsurf_paper.report.labels import label as label_of
+from dbsurf_paper.report.labels import option_words
 from dbsurf_paper.runs.options import named_values
 
-#: Options that are measured beside an estimator's defaults.
-FORMS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "reinforce": ((), ("baseline=running-mean",)),
-    "dbsurf": ((), ("debias=true",), ("alpha=preserve", "debias=true")),
-    "arms": ((), ("copula=gaussian",)),
-    "quadraticcv": ((), ("uses=gradient",), ("uses=values",)),
-    "gumbelsoftmax": ((), ("hard=true",)),
-}
 BASELINE = "loorf"  # every variance is over this one's
 REFERENCE = "quadraticcv"  # its long-run mean stands for a gradient that cannot be enumerated
 
@@ -57,36 +49,32 @@ class Entrant:
                 refused = error
         raise refused
 
-    def with_evaluations(self, evaluations: int) -> dbsurf.Estimator | None:
-        """The estimator that evaluates f exactly so often; None if it cannot."""
-        for n in range(1, evaluations + 1):
-            try:
-                found = self.build(n)
-            except ValueError:  # too few, or an odd number
-                continue
-            if found.evaluations == evaluations:
-                return found
-        return None
-
     def with_at_most(self, evaluations: int) -> dbsurf.Estimator:
         """The one with the most evaluations up to a number; else the one with the fewest."""
-        for count in range(evaluations, 0, -1):
-            found = self.with_evaluations(count)
-            if found is not None:
-                return found
-        return self.smallest()
+        kind = estimator_class(self.name)
+        try:
+            return kind.with_evaluations(evaluations, validate=False, **named_values(self.options))
+        except ValueError:
+            return self.smallest()
+
+    def with_evaluations(self, evaluations: int) -> dbsurf.Estimator | None:
+        """The estimator that evaluates f exactly so often; None if it cannot."""
+        found = self.with_at_most(evaluations)
+        return found if found.evaluations == evaluations else None
 
 
 def every() -> tuple[list[Entrant], dict[str, str]]:
     """All that take part, and for the others the reason why not, by label."""
     found, outside = [], {}
     for name in dbsurf.available():
-        for options in FORMS.get(name, ((),)):
-            entrant = Entrant(name, options)
+        for variant in estimator_class(name).variants:
+            if not variant.measured:
+                continue
+            entrant = Entrant(name, option_words(variant.options))
             estimator = entrant.smallest()
             if estimator.objective != "mean":
                 outside[entrant.label] = f"its objective is {estimator.objective}, not the mean"
-            elif estimator.n is None:
+            elif estimator.n == 0:
                 outside[entrant.label] = "it has no variance"
             else:
                 found.append(entrant)
@@ -105,8 +93,7 @@ def chosen(labels: Sequence[str]) -> list[Entrant]:
 def why_not(entrant: Entrant, place: Place) -> str | None:
     """Why an estimator cannot take part in a problem; None if it can."""
     estimator = entrant.smallest()
-    uses_gradient = estimator.needs_grad_f or estimator.grad_f_for != "nothing"
-    if uses_gradient and not place.differentiable:
+    if estimator.grad_f and not place.differentiable:
         return "f has no gradient"
     try:
         estimator.check(place.law)
@@ -119,17 +106,4 @@ def evaluations_at(estimator: dbsurf.Estimator, place: Place) -> int:
     """How often an estimator evaluates f for one batch element, counted in one call."""
     if estimator.evaluations is not None:
         return estimator.evaluations
-    count = 0
-
-    def counting(f: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-        def counted(x: Tensor) -> Tensor:
-            nonlocal count
-            count += x.shape[0]
-            return f(x)
-
-        return counted
-
-    estimator.eval().estimate(
-        counting(place.f), place.law, context=place.context, generator=place.generator
-    )
-    return count
+    return place.problem.evaluations(estimator)

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.distributions import Bernoulli, Distribution, Independent, OneHotCategorical
 
 import dbsurf
+from dbsurf import measure
 from dbsurf_paper.experiments.league.options import Options
 from dbsurf_paper.experiments.nas import space
 from dbsurf_paper.experiments.nas.landscape import load_table
@@ -45,6 +46,11 @@ class Place:
     context: Tensor | None
     generator: torch.Generator
     differentiable: bool = True
+
+    @property
+    def problem(self) -> measure.Problem:
+        """The same for the library's own measurements."""
+        return measure.Problem(self.f, self.law, self.context, generator=self.generator)
 
 
 class Problem(ABC):

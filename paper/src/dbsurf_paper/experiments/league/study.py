@@ -14,6 +14,7 @@ import pandas as pd
 import torch
 
 import dbsurf
+from dbsurf.measure import Reference, long_run
 from dbsurf_paper.experiments.league import entrants, measure, problems, vaes
 from dbsurf_paper.experiments.league.entrants import BASELINE, REFERENCE, Entrant
 from dbsurf_paper.experiments.league.options import Options, every
@@ -113,7 +114,7 @@ class Study:
         self.along = min(options.along or self.joint, self.joint)
         self.steps = 0  # done, those of convergence included
         self.rows: list[measure.Row] = []
-        self._reference: measure.Reference | None = None
+        self._reference: Reference | None = None
 
     def _needs_reference(self) -> bool:
         biased = any(not one.smallest().unbiased for one in self.entrants)
@@ -289,7 +290,7 @@ class Study:
             "evaluations": count,
             "learned": learned,
             "unbiased": int(estimator.unbiased),
-            "needs_grad_f": int(estimator.needs_grad_f or estimator.grad_f_for != "nothing"),
+            "needs_grad_f": int(bool(estimator.grad_f)),
             **found,
             "squared_bias": None,
             "bias_noise": None,
@@ -322,16 +323,16 @@ class Study:
                 if interruption.requested:
                     raise KeyboardInterrupt(f"{len(self.rows)} rows are saved in {self.folder}")
 
-    def reference(self) -> measure.Reference:
+    def reference(self) -> Reference:
         """The exact gradient; else the long-run mean of the learned estimator of least variance."""
         if self._reference is None:
             exact = self.problem.exact()
             if exact is not None:
-                self._reference = measure.Reference(exact, 0.0)
+                self._reference = Reference(exact, 0.0, "the exact gradient")
             else:
                 learner = self.learners[REFERENCE]
                 estimator = learner.entrant.build(7)
                 estimator.load_state_dict(learner.estimator.state_dict())
                 place = self.problem.place(measure.seeded(self.options.seed, "reference"))
-                self._reference = measure.long_run(estimator, place, self.options.draws)
+                self._reference = long_run(estimator, place.problem, self.options.draws)
         return self._reference

@@ -17,7 +17,6 @@ from dbsurf_paper.report.labels import (
     PURPLE,
     SEQUENCE,
     SKY,
-    TEAL,
     VARIANTS,
 )
 
@@ -35,7 +34,7 @@ COLOURS = {
     "DBSample α = 0.5": SKY,
     "DBSample α = 2": PURPLE,
     "Dirichlet copula": GREY,
-    "Gaussian copula": TEAL,
+    "Gaussian copula": "#44AA99",
     "Hoernig bound": BLACK,
 }
 DASHES = {

@@ -8,13 +8,13 @@ measured on the same pixels. Nothing here uses the random numbers of training.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 import dbsurf
+from dbsurf import measure
 from dbsurf_paper.experiments.vae.model import DiscreteVAE
 from dbsurf_paper.experiments.vae.options import Options
 from dbsurf_paper.experiments.vae.training import Trainer, binarise
@@ -115,17 +115,9 @@ def gradient_spread(
         images: zeros and ones, ``(batch, pixels)``.
         draws: number of gradient estimates, at least 2.
     """
-    training = estimator.training
-    estimator.eval()
-    total = squares = torch.zeros((), dtype=torch.float64)
-    for gradient in _gradients(model, estimator, images, draws, VARIANCE_SEED):
-        total = total + gradient
-        squares = squares + gradient.square()
-    estimator.train(training)
-    per_coordinate = (squares - total.square() / draws) / (draws - 1)
-    event = tuple(range(1, total.ndim))
-    variance = float(per_coordinate.sum(event).mean())
-    mean_square = float((total / draws).square().sum(event).mean()) - variance / draws
+    found = measure.spread(estimator, _problem(model, images, VARIANCE_SEED), draws)
+    variance = found.variance / len(images)
+    mean_square = found.mean.square().sum().item() / len(images) - variance / draws
     return Spread(variance, mean_square)
 
 
@@ -134,21 +126,19 @@ def warm_up(
 ) -> dbsurf.Estimator:
     """Train an estimator with state on ``draws`` draws at fixed parameters."""
     estimator.train()
-    for _ in _gradients(model, estimator, images, draws, VARIANCE_SEED + 1):
-        pass
+    problem = _problem(model, images, VARIANCE_SEED + 1)
+    for _ in range(draws):
+        problem.estimate(estimator)
     return estimator
 
 
-def _gradients(
-    model: DiscreteVAE, estimator: dbsurf.Estimator, images: Tensor, draws: int, seed: int
-) -> Iterator[Tensor]:
-    """Estimates of the gradient with respect to the first layer's logits, ``(batch, *event)``."""
+def _problem(model: DiscreteVAE, images: Tensor, seed: int) -> measure.Problem:
+    """f of the first layer's latents, at the model's present parameters."""
     generator = seeded(seed, images.device)
     with torch.no_grad():
         logits, hidden = model.encode(0, images - model.mean)
     f, q = model.f_of_layer(images, (), (logits,), generator), model.posterior(logits)
-    for _ in range(draws):
-        yield estimator.estimate(f, q, generator=generator, context=hidden).grad.cpu().double()
+    return measure.Problem(f, q, hidden, generator=generator)
 
 
 class Measures:
@@ -200,7 +190,7 @@ class Measures:
         found: list[dict[str, object]] = []
         for variant in COMPARED:
             estimator = variant.build(self.options.n, validate=False)
-            if estimator.bernoulli_only and self.options.latent_classes > 2:
+            if not self.options.takes_latents(estimator):
                 continue
             estimator.to(self._probe.device)
             if estimator.learns:

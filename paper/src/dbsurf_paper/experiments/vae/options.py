@@ -6,6 +6,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
+from torch.distributions import OneHotCategorical
+
 import dbsurf
 from dbsurf_paper.experiments.vae.model import Architecture
 from dbsurf_paper.report.labels import file_name
@@ -115,6 +118,16 @@ class Options:
             return self.out
         return Path("runs/vae") / f"{self.dataset}-{self.label()}-n{self.n}-seed{self.seed}"
 
+    def takes_latents(self, estimator: dbsurf.Estimator) -> bool:
+        """Whether an estimator works for latents with so many classes."""
+        if self.latent_classes <= 2:
+            return True
+        try:
+            estimator.check(OneHotCategorical(torch.ones(self.latent_classes)))
+        except ValueError:
+            return False
+        return True
+
     def build_estimator(self) -> dbsurf.Estimator:
         """The estimator, without checks of its inputs: training checks its losses instead."""
         extras = named_values(self.estimator_options)
@@ -124,7 +137,7 @@ class Options:
                 f"estimator must have the objective mean of f, got {self.estimator}, whose "
                 f"objective is {estimator.objective}"
             )
-        if estimator.bernoulli_only and self.latent_classes > 2:
+        if not self.takes_latents(estimator):
             raise ValueError(
                 f"estimator must work for categorical latents with latent_classes "
                 f"{self.latent_classes}, got {self.estimator}, which needs Bernoulli latents"

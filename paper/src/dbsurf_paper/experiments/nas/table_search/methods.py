@@ -47,7 +47,7 @@ def gradient_search(
     """
     by_number = torch.as_tensor(validation[space.index_of_number()], dtype=torch.float32)
     places = torch.as_tensor(space.PLACES)
-    enumerates = estimator.n is None  # it looks all cells up in every step; this is recorded once
+    enumerates = estimator.n == 0  # it looks all cells up in every step; this is recorded once
     if enumerates:
         seeds = 1
     asked: list[torch.Tensor] = []
