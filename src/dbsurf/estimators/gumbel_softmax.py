@@ -58,7 +58,7 @@ class GumbelSoftmax(Estimator[ByLogits]):
             "Gumbel-softmax",
             "#7E57C2",
             "--",
-            choose="the same, with a temperature to trade bias for variance",
+            choose="when bias does not matter: its temperature trades bias for variance",
             bias="less when cold",
         ),
         Variant(

@@ -148,7 +148,7 @@ class IndeCateR(LocalExpectation):
         Variant(
             "IndeCateR",
             "#6D4C41",
-            choose="the same, with independent noise for each coordinate",
+            choose="as `LocalExpectation`, with independent noise for each coordinate",
             cost="n * d * m",
         ),
     )

@@ -104,7 +104,7 @@ class ReinMax(StraightThrough):
             "ReinMax",
             "#F06292",
             "-.",
-            choose="the least biased of these three where f is nearly quadratic in each coordinate",
+            choose="the least biased of the biased ones where f is nearly quadratic",
             bias="unless f is quadratic",
         ),
     )
