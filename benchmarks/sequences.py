@@ -15,14 +15,21 @@ from pathlib import Path
 import torch
 from ratios import medians, report
 
-from dbsurf.sequences import IID, Antithetic, Arithmetic, Codes, StochasticBeam, Systematic
+from dbsurf.sequences import (
+    AntitheticGroup,
+    ArithmeticGroup,
+    Codes,
+    IIDGroup,
+    StochasticBeam,
+    SystematicGroup,
+)
 
 N, BATCH, VOCABULARY = 8, 64, 32_000
 KINDS: dict[str, type[Codes]] = {
-    "iid": IID,
-    "systematic": Systematic,
-    "antithetic": Antithetic,
-    "arithmetic": Arithmetic,
+    "iid": IIDGroup,
+    "systematic": SystematicGroup,
+    "antithetic": AntitheticGroup,
+    "arithmetic": ArithmeticGroup,
 }
 
 

@@ -58,9 +58,9 @@ def train(way: str, steps: int, seed: int) -> float:
     for _ in range(steps):
         prompts = torch.randint(1, 6, (BATCH,), generator=generator)
         if way == "iid, leave-one-out":
-            codes: sequences.Codes = sequences.IID(GROUP, BATCH, generator=generator)
+            codes: sequences.Codes = sequences.IIDGroup(GROUP, BATCH, generator=generator)
         else:
-            codes = sequences.Systematic(GROUP, BATCH, groups=2, generator=generator)
+            codes = sequences.SystematicGroup(GROUP, BATCH, groups=2, generator=generator)
         tokens = generate(model, prompts, codes)
         completions = tokens[..., 1:]
         found = reward(prompts, completions)  # (n, batch)

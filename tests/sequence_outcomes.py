@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dbsurf.sequences import Arithmetic, Branching, Codes, token_log_probs
+from dbsurf.sequences import ArithmeticGroup, Branching, Codes, token_log_probs
 
 
 class Law:
@@ -101,8 +101,8 @@ def replay(make: Callable[[int], Codes], scripts: list[Tensor], law: Law) -> tup
     )
     codes = make_as(scripted, make, size)
     tokens = torch.zeros(codes.n, size, 0, dtype=torch.int64)
-    used = 2 if isinstance(codes, Arithmetic) else 0
-    asked = 2 if isinstance(codes, Branching) and kind.__name__ == "Systematic" else 1
+    used = 2 if isinstance(codes, ArithmeticGroup) else 0
+    asked = 2 if isinstance(codes, Branching) and kind.__name__ == "SystematicGroup" else 1
     for _ in range((len(scripts) - used) // asked):
         new = codes.step(law.next_logits(tokens))
         tokens = torch.cat([tokens, new.unsqueeze(-1)], -1)
@@ -117,7 +117,7 @@ def make_as(kind: type[Codes], make: Callable[[int], Codes], batch: int) -> Code
 
 def start(codes: Codes, law: Law) -> tuple[list[Tensor], list[float]]:
     """Scripts of what the constructor draws: for arithmetic codes all pieces of the offset."""
-    if not isinstance(codes, Arithmetic):
+    if not isinstance(codes, ArithmeticGroup):
         return [], [1.0]
     cdf = law.probabilities().detach().cumsum(0).numpy()
     size, groups = codes.size, codes.groups
@@ -147,7 +147,7 @@ def pieces(codes: Codes, outcome: int, logits: Tensor) -> Iterator[tuple[list[Te
     """Random numbers for the next step, one choice for every piece, with its probability."""
     n = codes.n
     cdf = torch.softmax(logits, -1).cumsum(-1).numpy()  # (n, vocabulary)
-    if isinstance(codes, Arithmetic):
+    if isinstance(codes, ArithmeticGroup):
         settled = (codes.size * codes.mass <= 1)[:, outcome]
         choices = [offsets(cdf[i], 1) if settled[i] else [(0.5, 1.0)] for i in range(n)]
         for choice in itertools.product(*choices):
@@ -157,7 +157,7 @@ def pieces(codes: Codes, outcome: int, logits: Tensor) -> Iterator[tuple[list[Te
     assert isinstance(codes, Branching)
     together = codes.together[:, :, outcome]
     branches = {tuple(row.nonzero().flatten().tolist()) for row in together}
-    systematic = type(codes).__name__ == "Systematic"
+    systematic = type(codes).__name__ == "SystematicGroup"
     choices = []
     for branch in sorted(branches):
         size = len(branch)

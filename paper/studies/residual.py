@@ -25,8 +25,8 @@ import torch
 from torch import Tensor
 
 import dbsurf
+from dbsurf import Draw
 from dbsurf.distributions import Combination
-from dbsurf.estimators.base import Draw
 from dbsurf_paper.experiments.league import vaes
 from dbsurf_paper.experiments.league.entrants import REFERENCE
 from dbsurf_paper.experiments.league.options import Options

@@ -43,7 +43,8 @@ from dbsurf.estimators import (
     register,
 )
 from dbsurf.gradient.surrogate import surrogate
-from dbsurf.samplers.dbsample import discrepancy, sample
+from dbsurf.samplers.dbsample import discrepancy
+from dbsurf.samplers.min_discrepancy import sample
 
 __version__ = "0.1.0"
 

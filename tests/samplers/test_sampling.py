@@ -155,11 +155,11 @@ def test_min_discrepancy_counts_are_within_one_always():
 def test_dbsample_takes_alpha_as_number_tensor_or_preserve():
     p = torch.tensor([0.1, 0.5, 0.8], dtype=f64)
     alphas = torch.tensor([0.0, 1.0, 0.25], dtype=f64)
-    count = dbsurf.sample(Bernoulli(p.expand(40_000, 3)), 4, alpha=alphas).sum(0)
+    count = dbsurf.samplers.DBSample(alphas).sample(Bernoulli(p.expand(40_000, 3)), 4).sum(0)
     observed = (count.unsqueeze(1) == torch.arange(5.0).view(-1, 1)).double()
     assert_mean(observed, laws.count_law(p, 4, alphas))
     q = torch.tensor([0.3, 0.3, 0.4]).expand(2, 3)
-    one_each = dbsurf.sample(Categorical(q), 3, alpha=torch.tensor([0.0, 1.0]))
+    one_each = dbsurf.samplers.DBSample(torch.tensor([0.0, 1.0])).sample(Categorical(q), 3)
     assert one_each.shape == (3, 2)
 
 
@@ -271,7 +271,7 @@ def test_any_enumerable_scalar_law_is_tabulated():
         def log_prob(self, value):
             return torch.where(value == 6, 0.5, 0.1).log()
 
-    samples = dbsurf.sample(Loaded(), 10, alpha=1.0)
+    samples = dbsurf.samplers.DBSample(1.0).sample(Loaded(), 10)
     assert (samples == 6).sum() >= 4
     assert samples.min() >= 1
 

@@ -25,7 +25,7 @@ def test_values():
 
 
 def test_peers_of_independent_sequences_make_the_leave_one_out_baseline():
-    codes = sequences.IID(4, 2)
+    codes = sequences.IIDGroup(4, 2)
     for _ in range(3):
         codes.step(torch.zeros(4, 2, 5))
     found = sequences.peer_mean(F, codes.peers)

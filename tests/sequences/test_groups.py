@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dbsurf.sequences import IID, Antithetic, Arithmetic, Systematic
+from dbsurf.sequences import AntitheticGroup, ArithmeticGroup, IIDGroup, SystematicGroup
 from dbsurf.sequences.inverse import BLOCK, invert
 from ztests import assert_mean
 
 KINDS = {
-    "iid": IID,
-    "systematic": Systematic,
-    "halves": lambda n, *args, **options: Systematic(n, *args, groups=2, **options),
-    "antithetic": Antithetic,
-    "arithmetic": Arithmetic,
-    "arithmetic halves": lambda n, *args, **options: Arithmetic(n, *args, groups=2, **options),
+    "iid": IIDGroup,
+    "systematic": SystematicGroup,
+    "halves": lambda n, *args, **options: SystematicGroup(n, *args, groups=2, **options),
+    "antithetic": AntitheticGroup,
+    "arithmetic": ArithmeticGroup,
+    "arithmetic halves": lambda n, *args, **options: ArithmeticGroup(n, *args, groups=2, **options),
 }
 every_kind = pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
 
@@ -131,19 +131,19 @@ def test_impossible_tokens_are_never_drawn():
     logits = torch.randn(8, 200, 300)
     logits[torch.rand(logits.shape) < 0.9] = -torch.inf
     logits[..., 17] = 0
-    tokens = Systematic(8, 200).step(logits)
+    tokens = SystematicGroup(8, 200).step(logits)
     assert torch.isfinite(logits.gather(-1, tokens.unsqueeze(-1))).all()
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_logits(dtype):
-    tokens = Systematic(4, 6).step(torch.randn(4, 6, 1000).to(dtype))
+    tokens = SystematicGroup(4, 6).step(torch.randn(4, 6, 1000).to(dtype))
     assert tokens.shape == (4, 6)
     assert tokens.dtype == torch.int64
 
 
 def test_peers_are_those_that_parted_before():
-    codes = Systematic(2, generator=torch.Generator().manual_seed(0))
+    codes = SystematicGroup(2, generator=torch.Generator().manual_seed(0))
     same, apart = torch.tensor([30.0, 0.0]), torch.zeros(2)
     first, second, _ = (codes.step(row.expand(2, 2)) for row in (same, apart, apart))
     assert first[0] == first[1]
@@ -155,7 +155,7 @@ def test_peers_are_those_that_parted_before():
 
 
 def test_peers_of_arithmetic_codes_are_all_others_once_the_prefix_is_small():
-    codes = Arithmetic(4, groups=2)
+    codes = ArithmeticGroup(4, groups=2)
     for _ in range(3):
         codes.step(torch.zeros(4, 2))
     other_half = [[False, True, True], [True, True, True], [True, True, True]]
@@ -167,7 +167,7 @@ def test_memory_of_a_step_is_small():
     from torch.profiler import ProfilerActivity, profile
 
     logits = torch.randn(8, 16, 32_000)
-    codes = Systematic(8, 16)
+    codes = SystematicGroup(8, 16)
     codes.step(logits)
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
         codes.step(logits)

@@ -9,19 +9,19 @@ import torch
 from torch import Tensor
 
 from dbsurf import sequences
-from dbsurf.sequences import IID, Antithetic, Arithmetic, Systematic
+from dbsurf.sequences import AntitheticGroup, ArithmeticGroup, IIDGroup, SystematicGroup
 from sequence_outcomes import Law, Outcomes, outcomes
 
 EXACT = 1e-10
 
 GROUPS = {
-    "iid": lambda batch: IID(2, batch),
-    "systematic": lambda batch: Systematic(3, batch),
-    "systematic halves": lambda batch: Systematic(4, batch, groups=2),
-    "systematic four": lambda batch: Systematic(4, batch),
-    "antithetic": lambda batch: Antithetic(2, batch),
-    "arithmetic": lambda batch: Arithmetic(3, batch),
-    "arithmetic halves": lambda batch: Arithmetic(4, batch, groups=2),
+    "iid": lambda batch: IIDGroup(2, batch),
+    "systematic": lambda batch: SystematicGroup(3, batch),
+    "systematic halves": lambda batch: SystematicGroup(4, batch, groups=2),
+    "systematic four": lambda batch: SystematicGroup(4, batch),
+    "antithetic": lambda batch: AntitheticGroup(2, batch),
+    "arithmetic": lambda batch: ArithmeticGroup(3, batch),
+    "arithmetic halves": lambda batch: ArithmeticGroup(4, batch, groups=2),
 }
 LAWS = {"even": (3, 2, 0, 1.0), "peaked": (2, 2, 1, 2.5)}
 LONGER = {"iid": 3, "systematic": 3, "antithetic": 3, "arithmetic": 3}
@@ -128,7 +128,7 @@ def test_division_by_the_standard_deviation_is_another_gradient():
     assert cosine < 0.999  # not even a multiple
 
 
-class Alone(Arithmetic):
+class Alone(ArithmeticGroup):
     """Fresh numbers as soon as a sequence happens to be alone: what must not be done."""
 
     def _settled(self) -> Tensor:
@@ -140,7 +140,7 @@ class Alone(Arithmetic):
         self.same = found.token[:, None] == found.token
 
 
-@pytest.mark.parametrize(("kind", "share"), [(Arithmetic, 0.1), (Alone, 1 / 6)])
+@pytest.mark.parametrize(("kind", "share"), [(ArithmeticGroup, 0.1), (Alone, 1 / 6)])
 def test_being_alone_is_not_enough_for_fresh_numbers(kind, share):
     """Two sequences, P(a) = 0.6, P(b | a) = 1/6, so P(ab) = 0.1.
 

@@ -7,12 +7,12 @@ import torch
 
 from dbsurf import sequences
 from dbsurf.sequences import (
-    IID,
-    Antithetic,
-    Arithmetic,
+    AntitheticGroup,
+    ArithmeticGroup,
+    IIDGroup,
     RunningMean,
     StochasticBeam,
-    Systematic,
+    SystematicGroup,
 )
 
 ROWS = torch.zeros(4, 3, 5)  # n, batch, vocabulary
@@ -24,41 +24,44 @@ PEERS = torch.ones(4, 4, 3, 2, dtype=torch.bool)
 NUMBERS = torch.zeros(4, 3, 2, dtype=torch.int64)
 
 CASES = {
-    "n zero": (lambda: IID(0, 3), "n must be an integer >= 1 for IID, got 0"),
-    "n odd with halves": (lambda: Systematic(5, 3, groups=2), "groups must divide n = 5, got 2"),
-    "n odd with pairs": (
-        lambda: Antithetic(3, 2),
-        "n must be even for Antithetic in every group, got 3",
+    "n zero": (lambda: IIDGroup(0, 3), "n must be an integer >= 1 for IIDGroup, got 0"),
+    "n odd with halves": (
+        lambda: SystematicGroup(5, 3, groups=2),
+        "groups must divide n = 5, got 2",
     ),
-    "groups": (lambda: Arithmetic(4, 3, groups=0), "groups must be an integer >= 1 .* got 0"),
-    "batch": (lambda: Systematic(4, (3, -1)), r"batch must be a size or .* got \(3, -1\)"),
-    "batch type": (lambda: Systematic(4, 2.5), "batch must be a size or .* got 2.5"),
+    "n odd with pairs": (
+        lambda: AntitheticGroup(3, 2),
+        "n must be even for AntitheticGroup in every group, got 3",
+    ),
+    "groups": (lambda: ArithmeticGroup(4, 3, groups=0), "groups must be an integer >= 1 .* got 0"),
+    "batch": (lambda: SystematicGroup(4, (3, -1)), r"batch must be a size or .* got \(3, -1\)"),
+    "batch type": (lambda: SystematicGroup(4, 2.5), "batch must be a size or .* got 2.5"),
     "logits all -inf": (
-        lambda: Systematic(4, 3).step(IMPOSSIBLE),
+        lambda: SystematicGroup(4, 3).step(IMPOSSIBLE),
         r"logits must have a finite maximum .* got 4 rows without a law, the first at \[0, 1\]",
     ),
     "logits NaN": (
-        lambda: IID(4, 3).step(torch.full((4, 3, 5), torch.nan)),
+        lambda: IIDGroup(4, 3).step(torch.full((4, 3, 5), torch.nan)),
         "logits must have a finite maximum and no NaN .* got 12 rows",
     ),
     "logits shape": (
-        lambda: Systematic(4, 3).step(torch.zeros(3, 4, 5)),
+        lambda: SystematicGroup(4, 3).step(torch.zeros(3, 4, 5)),
         r"logits must have shape \(4, 3, vocabulary\).* got torch.float32 of shape \(3, 4, 5\)",
     ),
     "logits without vocabulary": (
-        lambda: Systematic(4, 3).step(torch.zeros(4, 3, 0)),
+        lambda: SystematicGroup(4, 3).step(torch.zeros(4, 3, 0)),
         r"logits must have shape \(4, 3, vocabulary\)",
     ),
     "logits of integers": (
-        lambda: Systematic(4, 3).step(torch.zeros(4, 3, 5, dtype=torch.int64)),
+        lambda: SystematicGroup(4, 3).step(torch.zeros(4, 3, 5, dtype=torch.int64)),
         "logits must be floating-point, got torch.int64",
     ),
-    "no logits": (lambda: IID(4, 3).step(None), "logits must have shape .* got NoneType"),
+    "no logits": (lambda: IIDGroup(4, 3).step(None), "logits must have shape .* got NoneType"),
     "finished": (
-        lambda: Systematic(4, 3).step(torch.zeros(4, 3, 5), finished=torch.zeros(3, 4).bool()),
+        lambda: SystematicGroup(4, 3).step(torch.zeros(4, 3, 5), finished=torch.zeros(3, 4).bool()),
         r"finished must be a bool tensor of shape \(4, 3\) .* got torch.bool of shape \(3, 4\)",
     ),
-    "peers too early": (lambda: IID(4, 3).peers, "peers must be asked for after a step"),
+    "peers too early": (lambda: IIDGroup(4, 3).peers, "peers must be asked for after a step"),
     "beam logits": (
         lambda: StochasticBeam(4, 3).step(torch.zeros(4, 3, 5)),
         r"logits must have shape \(5, 3, vocabulary\), that is \(n \+ 1, \*batch, vocabulary\)",

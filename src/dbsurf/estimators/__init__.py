@@ -9,7 +9,7 @@ from dbsurf.estimators.disarm import DisARM
 from dbsurf.estimators.double_cv import DoubleCV
 from dbsurf.estimators.exact import Exact, exact
 from dbsurf.estimators.gumbel_softmax import GumbelSoftmax
-from dbsurf.estimators.leave_one_out import LeaveOneOut
+from dbsurf.estimators.leave_one_out import LeaveOneOut, loorf_weights
 from dbsurf.estimators.local_expectation import IndeCateR, LocalExpectation
 from dbsurf.estimators.loorf import LOORF
 from dbsurf.estimators.mdsurf import MDsurf
@@ -22,7 +22,16 @@ from dbsurf.estimators.stick_breaking import StickBreaking
 from dbsurf.estimators.straight_through import ReinMax, StraightThrough
 from dbsurf.estimators.unordered_set import UnorderedSet
 from dbsurf.estimators.vimco import VIMCO
-from dbsurf.gradient.declaration import Accepts, GradF, Variant
+from dbsurf.gradient.declaration import (
+    ANY,
+    BITS,
+    CATEGORICAL,
+    RELAXABLE,
+    WITH_LOGITS,
+    Accepts,
+    GradF,
+    Variant,
+)
 from dbsurf.gradient.estimator import Estimate, Estimator
 from dbsurf.gradient.pipeline import Draw, Drawn
 from dbsurf.gradient.registry import (
@@ -35,13 +44,18 @@ from dbsurf.gradient.registry import (
 )
 
 __all__ = [
+    "ANY",
     "ARM",
     "ARMS",
+    "BITS",
+    "CATEGORICAL",
     "LOORF",
     "REBAR",
     "RELAX",
+    "RELAXABLE",
     "RODEO",
     "VIMCO",
+    "WITH_LOGITS",
     "Accepts",
     "Combination",
     "CrossFitted",
@@ -71,6 +85,7 @@ __all__ = [
     "estimator_class",
     "exact",
     "get",
+    "loorf_weights",
     "read_call",
     "register",
     "unregister",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Generic, NamedTuple
+from typing import Any, Generic, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,8 @@ from dbsurf.gradient.declaration import ANY, Accepts, GradF, Variant
 from dbsurf.gradient.function import Evaluator, Function
 from dbsurf.gradient.pipeline import Call, Draw, Drawn, Law, open_law
 from dbsurf.samplers.base import Sampler
+
+RENAMED = {"rate": "lr", "surrogate": "network"}  # options that had another name in version 0.1
 
 
 class Estimate(NamedTuple):
@@ -73,6 +75,19 @@ class Estimator(nn.Module, ABC, Generic[Law]):
     n: int
     sampler: Sampler
     validate: bool
+
+    def __new__(cls, *arguments: Any, **options: Any) -> Self:
+        """Refuse what was allowed in version 0.1, with a word on what to write instead."""
+        ours = cls.__module__.startswith("dbsurf.")
+        if ours and len(arguments) > 1:
+            raise ValueError(
+                f"options of {cls.__name__} must be keywords, as in {cls.__name__}(n, option=...), "
+                f"got {len(arguments)} positional arguments"
+            )
+        for old, new in RENAMED.items():
+            if ours and old in options:
+                raise ValueError(f"{old} of {cls.__name__} is now called {new}")
+        return super().__new__(cls)
 
     def __init__(self, n: int, sampler: Sampler, *, smallest: int = 1, validate: bool = True):
         super().__init__()

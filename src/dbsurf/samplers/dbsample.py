@@ -9,7 +9,6 @@ from torch import Tensor
 
 from dbsurf import checks, laws
 from dbsurf.distributions import coordinates
-from dbsurf.distributions.base import TAIL
 from dbsurf.laws import Alpha
 from dbsurf.samplers.base import Sampler, below_one, invert_cdf, ones_below, uniform
 
@@ -114,32 +113,6 @@ class DBSample(Sampler):
 
     def __repr__(self) -> str:
         return f"DBSample(alpha={self.alpha!r})"
-
-
-def sample(
-    dist: Any,
-    n: int,
-    alpha: Alpha = 1.0,
-    *,
-    generator: torch.Generator | None = None,
-    tail: float = TAIL,
-) -> Any:
-    """Low-discrepancy drop-in for ``dist.sample((n,))``: n samples drawn by `DBSample`.
-
-    Args:
-        dist: a discrete distribution of torch, `Finite`, or a frozen law of scipy.stats.
-        n: number of samples, the first axis of the result.
-        alpha: correction factor; see `DBSample`.
-        generator: source of randomness, on the distribution's device.
-        tail: tail mass at which an infinite support is cut off and grouped.
-
-    Examples:
-        >>> import torch, dbsurf
-        >>> from torch.distributions import Categorical
-        >>> dbsurf.sample(Categorical(torch.ones(100, 4)), 4).shape
-        torch.Size([4, 100])
-    """
-    return DBSample(alpha).sample(dist, n, generator=generator, tail=tail)
 
 
 def discrepancy(samples: Tensor, dist: Any) -> Tensor:

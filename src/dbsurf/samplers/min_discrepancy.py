@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from dbsurf import laws
+from dbsurf.distributions.base import TAIL
 from dbsurf.samplers.base import UniformSampler, ones_below, uniform
 
 
@@ -56,3 +59,27 @@ class MinDiscrepancy(UniformSampler):
     def debias_factor(self, probs: Tensor, n: int) -> Tensor:
         # A formula of a few terms: there is no count law that would have to be made in pieces.
         return laws.debias_factor(lambda minor: self.disagreement(minor, n), probs)
+
+
+def sample(
+    dist: Any, n: int, *, generator: torch.Generator | None = None, tail: float = TAIL
+) -> Any:
+    """Low-discrepancy drop-in for ``dist.sample((n,))``: n samples drawn by `MinDiscrepancy`.
+
+    Each sample alone follows the distribution exactly; together they are spread as evenly as they
+    can be. The samples depend on each other, so a leave-one-out baseline over them needs a debias
+    factor (`MDsurf` has it).
+
+    Args:
+        dist: a discrete distribution of torch, `Finite`, or a frozen law of scipy.stats.
+        n: number of samples, the first axis of the result.
+        generator: source of randomness, on the distribution's device.
+        tail: tail mass at which an infinite support is cut off and grouped.
+
+    Examples:
+        >>> import torch, dbsurf
+        >>> from torch.distributions import Categorical
+        >>> dbsurf.sample(Categorical(torch.ones(100, 4)), 4).sum(0).unique()
+        tensor([6])
+    """
+    return MinDiscrepancy().sample(dist, n, generator=generator, tail=tail)

@@ -1,6 +1,6 @@
 """Groups of autoregressive samples, group baselines, trajectories."""
 
-from dbsurf.sequences.arithmetic import Arithmetic
+from dbsurf.sequences.arithmetic import ArithmeticGroup
 from dbsurf.sequences.baselines import (
     RunningMean,
     group_mean,
@@ -11,7 +11,14 @@ from dbsurf.sequences.baselines import (
     standardised,
 )
 from dbsurf.sequences.beam import BeamStep, StochasticBeam, without_replacement_loss
-from dbsurf.sequences.codes import IID, Antithetic, Branching, Codes, Group, Systematic
+from dbsurf.sequences.codes import (
+    AntitheticGroup,
+    Branching,
+    Codes,
+    Group,
+    IIDGroup,
+    SystematicGroup,
+)
 from dbsurf.sequences.trajectories import (
     rewards_to_go,
     sequence_loss,
@@ -20,16 +27,16 @@ from dbsurf.sequences.trajectories import (
 )
 
 __all__ = [
-    "IID",
-    "Antithetic",
-    "Arithmetic",
+    "AntitheticGroup",
+    "ArithmeticGroup",
     "BeamStep",
     "Branching",
     "Codes",
     "Group",
+    "IIDGroup",
     "RunningMean",
     "StochasticBeam",
-    "Systematic",
+    "SystematicGroup",
     "group_mean",
     "leave_one_out",
     "other_groups",
@@ -42,3 +49,13 @@ __all__ = [
     "trajectory_loss",
     "without_replacement_loss",
 ]
+
+_RENAMED = {"IID": "IIDGroup", "Antithetic": "AntitheticGroup"}
+_RENAMED |= {"Systematic": "SystematicGroup", "Arithmetic": "ArithmeticGroup"}
+
+
+def __getattr__(name: str) -> object:
+    """Names of version 0.1 give an error that says the new one."""
+    if name in _RENAMED:
+        raise AttributeError(f"dbsurf.sequences.{name} is now called {_RENAMED[name]}")
+    raise AttributeError(f"module 'dbsurf.sequences' has no attribute {name!r}")

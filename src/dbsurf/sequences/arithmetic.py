@@ -9,7 +9,7 @@ from dbsurf.sequences.codes import Codes, same_entries
 from dbsurf.sequences.inverse import Interval
 
 
-class Arithmetic(Codes):
+class ArithmeticGroup(Codes):
     r"""Systematic points $(u + i)/m$ of the cdf over whole sequences, in lexicographic order.
 
     One number in [0, 1) is a sequence: it lies in the interval of its first token, inside that in

@@ -191,7 +191,7 @@ class Branching(Codes):
         self.together = self.together & (found.token[:, None] == found.token)
 
 
-class IID(Branching):
+class IIDGroup(Branching):
     """Independent sequences: what n calls of ``torch.multinomial`` would draw.
 
     The arguments are those of `Codes`; ``groups`` changes nothing.
@@ -204,7 +204,7 @@ class IID(Branching):
         return self._random(self.n, *self.batch_shape)
 
 
-class Systematic(Branching):
+class SystematicGroup(Branching):
     r"""Systematic points in every branch: each next token occurs as often as it should.
 
     m sequences that share their tokens so far draw their next tokens at the points
@@ -220,7 +220,7 @@ class Systematic(Branching):
 
     Examples:
         >>> generator = torch.Generator().manual_seed(0)
-        >>> codes = Systematic(4, batch=2, generator=generator)
+        >>> codes = SystematicGroup(4, batch=2, generator=generator)
         >>> logits = torch.zeros(4, 2, 4)  # n, batch, vocabulary
         >>> codes.step(logits).sort(0).values[:, 0]  # four samples of four equal tokens
         tensor([0, 1, 2, 3])
@@ -232,7 +232,7 @@ class Systematic(Branching):
         return systematic_points(self.together, offset, keys)
 
 
-class Antithetic(Branching):
+class AntitheticGroup(Branching):
     """Antithetic pairs: u for one sequence and 1 - u for the other, as long as they agree.
 
     Sequences 2k and 2k + 1 are a pair; pairs are independent of each other. Where the two of a
@@ -243,7 +243,7 @@ class Antithetic(Branching):
     def begin(self) -> None:
         if self.n // self.groups % 2:
             size = self.n // self.groups
-            raise ValueError(f"n must be even for Antithetic in every group, got {size}")
+            raise ValueError(f"n must be even for AntitheticGroup in every group, got {size}")
         super().begin()
 
     def first_branches(self) -> Tensor:

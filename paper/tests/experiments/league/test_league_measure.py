@@ -104,7 +104,7 @@ def test_the_squared_bias_is_the_enumerated_one():
 
 def test_a_long_run_has_the_mean_and_its_noise():
     problem = tiny(10)
-    found = measure.long_run(dbsurf.LOORF(4), problem.place(measure.seeded(5)), 500)
+    found = dbsurf.measure.long_run(dbsurf.LOORF(4), problem.place(measure.seeded(5)).problem, 500)
     gap = float((found.gradient - problem.exact()).square().sum())
     assert 0 < found.noise < 0.1 * float(problem.exact().square().sum())
     assert gap < 6 * found.noise  # 20 terms: a chi square of 20 is above 120 with 1e-15
@@ -112,7 +112,7 @@ def test_a_long_run_has_the_mean_and_its_noise():
 
 def test_estimates_stop_at_the_precision():
     row, _ = measure.measure(dbsurf.LOORF(4), tiny(100).place(measure.seeded(6)), 1000, 0.05)
-    assert row["draws"] == measure.BLOCK
+    assert row["draws"] == dbsurf.measure.BLOCK
     assert row["variance_error"] <= 0.05 * row["variance"]
     assert measure.draws_for(16, 400) == 400
     assert measure.draws_for(17, 400) == 20

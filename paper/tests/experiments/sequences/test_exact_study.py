@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 import sequence_outcomes
-from dbsurf.sequences import IID, Antithetic, Arithmetic, Systematic
+from dbsurf.sequences import AntitheticGroup, ArithmeticGroup, IIDGroup, SystematicGroup
 from dbsurf_paper.experiments.sequences import exact, pair_counts
 from dbsurf_paper.experiments.sequences.arms import BASELINES, SAMPLERS, Arm, Group
 from dbsurf_paper.experiments.sequences.law import REWARDS, Law, decided_at
@@ -46,10 +46,10 @@ def gradients(make, baseline: str) -> tuple[Tensor, Tensor]:
 
 
 GROUPS = {
-    "iid": (lambda batch: IID(2, batch), lambda: pair_counts.independent(LAW, 2)),
-    "systematic": (lambda batch: Systematic(3, batch), lambda: pair_counts.systematic(LAW, 3)),
-    "arithmetic": (lambda batch: Arithmetic(3, batch), lambda: pair_counts.arithmetic(LAW, 3)),
-    "antithetic": (lambda batch: Antithetic(2, batch), lambda: pair_counts.antithetic(LAW)),
+    "iid": (lambda batch: IIDGroup(2, batch), lambda: pair_counts.independent(LAW, 2)),
+    "systematic": (lambda batch: SystematicGroup(3, batch), lambda: pair_counts.systematic(LAW, 3)),
+    "arithmetic": (lambda batch: ArithmeticGroup(3, batch), lambda: pair_counts.arithmetic(LAW, 3)),
+    "antithetic": (lambda batch: AntitheticGroup(2, batch), lambda: pair_counts.antithetic(LAW)),
 }
 
 
@@ -74,12 +74,12 @@ def test_error_with_a_known_baseline_and_bias_of_leave_one_out(make, closed):
 
 
 def test_error_of_independent_leave_one_out():
-    estimates, weights = gradients(lambda batch: IID(2, batch), "leave-one-out")
+    estimates, weights = gradients(lambda batch: IIDGroup(2, batch), "leave-one-out")
     error = weights @ (estimates - PROBLEM.gradient).square().sum(1)
     assert PROBLEM.independent_leave_one_out(2).error == pytest.approx(float(error), rel=1e-9)
 
 
-@pytest.mark.parametrize("kind", [Systematic, Arithmetic])
+@pytest.mark.parametrize("kind", [SystematicGroup, ArithmeticGroup])
 def test_error_of_halves(kind):
     """Two independent halves of two: all pairs of outcomes of one half."""
     found, strings = enumerated(lambda batch: kind(2, batch))
@@ -91,7 +91,7 @@ def test_error_of_halves(kind):
         estimates = (product[k] + product - mean[:, None] * score[k] - mean[k] * score) / 4
         squares = (estimates - PROBLEM.gradient).square().sum(1)
         error += float(weight * (found.weights @ squares))
-    closed = pair_counts.systematic if kind is Systematic else pair_counts.arithmetic
+    closed = pair_counts.systematic if kind is SystematicGroup else pair_counts.arithmetic
     assert PROBLEM.halves(closed(LAW, 2), 2).error == pytest.approx(error, rel=1e-9)
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import torch
 
-from dbsurf.sequences import StochasticBeam, Systematic
+from dbsurf.sequences import StochasticBeam, SystematicGroup
 from dbsurf_paper.experiments.sequences import exact, study, training
 from dbsurf_paper.experiments.sequences.addition import (
     Transformer,
@@ -47,7 +47,7 @@ def test_success_is_the_share_of_right_completions():
     with torch.no_grad():
         model.head.weight.mul_(4)  # a law that is not nearly uniform
     best = complete_greedily(model, prompts[:1])
-    codes = Systematic(2000, 1, generator=torch.Generator().manual_seed(1))
+    codes = SystematicGroup(2000, 1, generator=torch.Generator().manual_seed(1))
     completions = complete(model, prompts[:1], codes)
     share = (completions == best).all(-1).double().mean()
     chance = float(success(model, prompts[:1], best))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dbsurf import sequences
-from dbsurf.sequences import IID, Antithetic, Arithmetic, Codes, Systematic
+from dbsurf.sequences import AntitheticGroup, ArithmeticGroup, Codes, IIDGroup, SystematicGroup
 
 
 class MakeCodes(Protocol):
@@ -21,18 +21,18 @@ class MakeCodes(Protocol):
     ) -> Codes: ...
 
 
-def halves(kind: type[Systematic] | type[Arithmetic]) -> MakeCodes:
+def halves(kind: type[SystematicGroup] | type[ArithmeticGroup]) -> MakeCodes:
     """Two independent halves of dependent codes."""
     return lambda n, batch, *, generator: kind(n, batch, groups=2, generator=generator)
 
 
 SAMPLERS: dict[str, MakeCodes] = {
-    "iid": IID,
-    "antithetic": Antithetic,
-    "systematic": Systematic,
-    "systematic halves": halves(Systematic),
-    "arithmetic": Arithmetic,
-    "arithmetic halves": halves(Arithmetic),
+    "iid": IIDGroup,
+    "antithetic": AntitheticGroup,
+    "systematic": SystematicGroup,
+    "systematic halves": halves(SystematicGroup),
+    "arithmetic": ArithmeticGroup,
+    "arithmetic halves": halves(ArithmeticGroup),
 }
 
 #: The sampler that is no `Codes`: stochastic beam search with its weights.

@@ -1,0 +1,84 @@
+"""An estimator that is defined here is known everywhere; what was renamed says its new name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch.distributions import Bernoulli, Independent
+
+import dbsurf
+from dbsurf.estimators import Variant, unregister
+
+HALF = Independent(Bernoulli(torch.full((3,), 0.5, dtype=torch.float64)), 1)
+
+
+class Halved(dbsurf.LOORF):
+    """LOORF with half of the samples that it is given."""
+
+    variants = (Variant("halved", "#123456", options={"least": 2}, cost="n // 2"),)
+
+    def __init__(self, n: int, *, least: int = 2, validate: bool = True) -> None:
+        super().__init__(max(least, n // 2), validate=validate)
+
+
+@pytest.fixture
+def halved() -> Iterator[type[dbsurf.Estimator]]:
+    yield dbsurf.register(Halved)
+    unregister(Halved)
+
+
+def test_a_registered_class_is_found_by_name_and_compared(halved):
+    assert "halved" in dbsurf.available()
+    assert isinstance(dbsurf.get("Halved", 8), Halved)
+    assert dbsurf.get("Halved(8)").n == 4
+    found = dbsurf.compare(lambda x: x.sum(-1).square(), HALF, 4, draws=20)
+    assert "Halved(4, least=2)" in [row.estimator for row in found.rows]
+
+
+def test_what_cannot_be_registered():
+    with pytest.raises(ValueError, match="must be a subclass of dbsurf.Estimator, got"):
+        dbsurf.register(int)
+
+    class Silent(dbsurf.LOORF):
+        """It inherits LOORF's variants, which are not its own."""
+
+    with pytest.raises(ValueError, match="Silent must declare at least one variant, got none"):
+        dbsurf.register(Silent)
+
+    class LOORF(dbsurf.LOORF):
+        """Another of the same name."""
+
+        variants = (Variant("mine", "#123456"),)
+
+    with pytest.raises(ValueError, match="must be new, got 'loorf', which is taken"):
+        dbsurf.register(LOORF)
+
+
+def test_no_two_public_classes_share_a_name():
+    modules = (dbsurf, dbsurf.estimators, dbsurf.samplers, dbsurf.distributions, dbsurf.sequences)
+    owner: dict[str, object] = {}
+    for module in modules:
+        for name in getattr(module, "__all__", ()):
+            value = getattr(module, name)
+            assert owner.setdefault(name, value) is value, f"{name} is two things"
+
+
+def test_names_of_version_0_1_say_the_new_one():
+    with pytest.raises(ValueError, match="rate of RODEO is now called lr"):
+        dbsurf.RODEO(2, rate=1e-3)
+    with pytest.raises(ValueError, match="surrogate of RELAX is now called network"):
+        dbsurf.RELAX(2, surrogate=torch.nn.Identity())
+    with pytest.raises(ValueError, match=r"options of QuadraticCV must be keywords.*got 2 pos"):
+        dbsurf.QuadraticCV(2, "values")
+    with pytest.raises(AttributeError, match="sequences.IID is now called IIDGroup"):
+        dbsurf.sequences.IID  # noqa: B018
+
+
+def test_a_drop_in_keeps_the_marginals():
+    """`dbsurf.sample` draws as the distribution does, one sample at a time."""
+    p = torch.tensor([0.1, 0.5, 0.93], dtype=torch.float64)
+    samples = dbsurf.sample(Bernoulli(p.expand(200_000, 3)), 3)
+    error = (samples.mean(1) - p).abs().max()
+    assert error < 5 * (0.25 / 200_000) ** 0.5
