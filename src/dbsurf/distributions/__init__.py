@@ -1,4 +1,7 @@
-"""Distributions as independent coordinates: `coordinates` opens one, `register` adds a type."""
+"""Distributions as coordinates: `coordinates` opens one, `register` adds a type.
+
+Laws with structure (`KSubset` and others) are torch distributions of their own.
+"""
 
 from dbsurf.distributions import counts, joint, scipy_laws  # noqa: F401 (they register laws)
 from dbsurf.distributions.base import ByLogits, Combination, Coordinates, coordinates, register
@@ -6,6 +9,8 @@ from dbsurf.distributions.bits import Bits
 from dbsurf.distributions.categories import Categories, OneHot, Points
 from dbsurf.distributions.finite import Finite
 from dbsurf.distributions.generic import ByLogProb
+from dbsurf.distributions.k_subset import KSubset
+from dbsurf.distributions.structured import LogPartition, StructuredDistribution
 
 __all__ = [
     "Bits",
@@ -15,8 +20,11 @@ __all__ = [
     "Combination",
     "Coordinates",
     "Finite",
+    "KSubset",
+    "LogPartition",
     "OneHot",
     "Points",
+    "StructuredDistribution",
     "coordinates",
     "register",
 ]

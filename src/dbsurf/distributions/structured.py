@@ -1,0 +1,401 @@
+"""Laws with a known log-partition: what follows from it is written here once.
+
+A law $p(x) = \\exp(\\theta \\cdot s(x) - A(\\theta))$ on a finite set is known by its statistics s,
+its log-partition A and a sampler. The gradient of A is the mean of s(x), its Hessian their
+covariance. `KSubset`, `MarkovChain` and `SpanningTree` are such laws; `LogPartition` makes one
+from two functions.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution, constraints
+
+from dbsurf import checks
+from dbsurf.distributions.base import (
+    INFINITE,
+    Combination,
+    Coordinates,
+    Draws,
+    at_least_float32,
+    attach,
+    register,
+)
+
+LOWEST = -1e30  # stands for a logit of -inf: exp of it is 0, and derivatives are never NaN
+MOST_STATES = 2**20  # the largest support that is enumerated
+
+Law = TypeVar("Law", bound="Drawn")
+
+
+class Drawn(Distribution):
+    """A torch distribution whose samples can be drawn from a given generator.
+
+    A subclass names its tensor parameters in ``batched``, with how many axes each has besides the
+    batch; `expand` follows from that.
+    """
+
+    batched: dict[str, int]
+
+    def draw(
+        self, sample_shape: Any = (), *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Independent samples, ``(*sample_shape, *batch, *event)``, without a gradient.
+
+        Args:
+            sample_shape: shape of the samples; an integer n is the same as ``(n,)``.
+            generator: source of randomness, on the distribution's device; torch's own by default.
+        """
+        shape = torch.Size((sample_shape,) if isinstance(sample_shape, int) else sample_shape)
+        checks.generator_device(generator, self.device)
+        with torch.no_grad():
+            samples = self._draw(shape.numel(), generator)  # (n, *batch, *event)
+        return samples.reshape(self._extended_shape(shape))
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        """`draw` with torch's own generator."""
+        return self.draw(sample_shape)
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the parameters and of the samples."""
+        parameter: Tensor = getattr(self, next(iter(self.batched)))
+        return parameter.device
+
+    def expand(self: Law, batch_shape: Any, _instance: Law | None = None) -> Law:
+        new: Law = self._get_checked_instance(type(self), _instance)  # type: ignore[no-untyped-call]
+        shape = torch.Size(batch_shape)
+        new.__dict__.update(self.__dict__)
+        for name, axes in self.batched.items():
+            value: Tensor | None = getattr(self, name)
+            if value is not None:
+                new.__dict__[name] = value.expand(shape + value.shape[value.ndim - axes :])
+        Distribution.__init__(new, shape, self.event_shape, validate_args=False)
+        new._validate_args = self._validate_args
+        return new
+
+    @abstractmethod
+    def _draw(self, n: int, generator: torch.Generator | None) -> Tensor:
+        """n independent samples ``(n, *batch, *event)``."""
+
+    @abstractmethod
+    def support_size(self) -> float:
+        """How many values a sample can have; infinite where that is not known."""
+
+    def _enumerated(self, states: Tensor, expand: bool) -> Tensor:
+        """States ``(m, *event)`` with the batch axes that ``enumerate_support`` has in torch."""
+        states = states.reshape(len(states), *(1,) * len(self.batch_shape), *self.event_shape)
+        if expand:
+            states = states.expand(len(states), *self.batch_shape, *self.event_shape)
+        return states
+
+    def _check_enumerable(self) -> None:
+        if self.support_size() > MOST_STATES:
+            raise ValueError(
+                f"the support must have at most {MOST_STATES:,} values to be enumerated, "
+                f"got {self.support_size():,.0f}"
+            )
+
+
+class StructuredDistribution(Drawn):
+    r"""A law $p(x) = \exp(\theta \cdot s(x) - A(\theta))$ on a finite set.
+
+    A subclass has ``logits`` $\theta$ of shape ``(*batch, m)`` and defines `log_partition_at` (A
+    as a differentiable function of $\theta$), `statistics` (s, zeros and ones of shape
+    ``(..., m)``) and ``_draw``. Then
+
+    $$E[s(x)] = \nabla A, \quad \mathrm{Cov}[s(x)] = \nabla^2 A, \quad
+    \nabla \log p(x) = s(x) - \nabla A, \quad H = A - \theta \cdot \nabla A.$$
+
+    All of these can be differentiated with respect to $\theta$ as often as A can.
+
+    Attributes:
+        logits: $\theta$, ``(*batch, m)``, in the autograd graph of what the law was built from.
+    """
+
+    logits: Tensor
+
+    @abstractmethod
+    def log_partition_at(self, logits: Tensor) -> Tensor:
+        r"""$A(\theta)$, ``(*batch,)``, for logits ``(*batch, m)``."""
+
+    def statistics(self, value: Tensor) -> Tensor:
+        r"""$s(x)$, ``(..., *batch, m)``: what the logits are multiplied with."""
+        return value.to(self.logits.dtype)
+
+    @property
+    def log_partition(self) -> Tensor:
+        r"""$A(\theta) = \log \sum_x \exp(\theta \cdot s(x))$, ``(*batch,)``."""
+        return self.log_partition_at(self.logits)
+
+    @property
+    def mean_statistics(self) -> Tensor:
+        r"""$E[s(x)] = \nabla A(\theta)$, ``(*batch, m)``; differentiable."""
+        return self._differentiated(None)
+
+    @property
+    def marginals(self) -> Tensor:
+        """Probabilities of the parts of x: `mean_statistics`, in the law's natural shape."""
+        return self.mean_statistics
+
+    def covariance_vector(self, vector: Tensor) -> Tensor:
+        r"""$\mathrm{Cov}[s(x)]\, v = \nabla^2 A(\theta)\, v$, ``(*batch, m)``; differentiable.
+
+        This is also the gradient of $E[v \cdot s(x)]$ with respect to the logits. No m x m matrix
+        is made.
+
+        Args:
+            vector: v, ``(*batch, m)``, or a shape that broadcasts to it.
+        """
+        return self._differentiated(vector)
+
+    def _differentiated(self, vector: Tensor | None) -> Tensor:
+        logits = self.logits
+        tracked = logits.requires_grad and torch.is_grad_enabled()
+        with torch.inference_mode(False), torch.enable_grad():
+            theta = logits if tracked else logits.detach().clone().requires_grad_()
+            total = self.log_partition_at(theta).sum()
+            again = tracked or vector is not None
+            (mean,) = torch.autograd.grad(total, theta, create_graph=again)
+            if vector is None:
+                return mean
+            (product,) = torch.autograd.grad((mean * vector).sum(), theta, create_graph=tracked)
+        return product
+
+    @property
+    def covariance(self) -> Tensor:
+        """Cov[s(x)], ``(*batch, m, m)``, by m products; for small m, without a gradient."""
+        size = self.logits.shape[-1]
+        with torch.inference_mode(False), torch.enable_grad():
+            theta = self.logits.detach().clone().requires_grad_()
+            total = self.log_partition_at(theta).sum()
+            (mean,) = torch.autograd.grad(total, theta, create_graph=True)
+            rows = [
+                torch.autograd.grad(mean[..., i].sum(), theta, retain_graph=True)[0]
+                for i in range(size)
+            ]
+        return torch.stack(rows, -2)
+
+    def score(self, value: Tensor) -> Tensor:
+        r"""$\nabla_\theta \log p(x) = s(x) - \nabla A$, ``(..., *batch, m)``, without a graph."""
+        with torch.no_grad():
+            return self.statistics(value) - self.mean_statistics
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        return self.energy(value) - self.log_partition
+
+    def energy(self, value: Tensor) -> Tensor:
+        r"""$\theta \cdot s(x)$, ``(..., *batch)``; -inf where x contains a part of logit -inf."""
+        statistics = self.statistics(value)
+        # 0 times -inf counts as 0
+        return torch.where(statistics == 0, 0.0, statistics * self.logits).sum(-1)
+
+    def entropy(self) -> Tensor:
+        mean = self.mean_statistics
+        return self.log_partition - (mean * finite(self.logits)).sum(-1)
+
+
+class LogPartition(StructuredDistribution):
+    r"""A law of one's own, from its log-partition and a sampler.
+
+    $p(x) = \exp(\theta \cdot s(x) - A(\theta))$, where $\theta$ is ``logits``, A is ``log_z`` and
+    s is ``statistics``. Marginals, covariances, scores and the entropy follow by automatic
+    differentiation; A is not checked against the sampler.
+
+    Args:
+        logits: $\theta$, ``(*batch, m)``.
+        log_z: A as a function of logits ``(*batch, m)``, differentiable twice; ``(*batch,)``.
+        sampler: ``sampler(logits, n, generator)`` returns n independent samples
+            ``(n, *batch, *event)``.
+        statistics_of: s as a function of samples, ``(..., *batch, m)``; None if x = s(x).
+        event_shape: shape of one sample; None for ``(m,)``.
+
+    Examples:
+        Bits that are not all 0, drawn by rejection:
+
+        >>> import torch
+        >>> from dbsurf.distributions import LogPartition
+        >>> def log_z(logits):
+        ...     return torch.expm1(torch.nn.functional.softplus(logits).sum(-1)).log()
+        >>> def sampler(logits, n, generator):
+        ...     chance = logits.sigmoid().expand(n, *logits.shape)
+        ...     x = torch.bernoulli(chance, generator=generator)
+        ...     while (empty := (x == 0).all(-1, keepdim=True)).any():
+        ...         x = torch.where(empty, torch.bernoulli(chance, generator=generator), x)
+        ...     return x
+        >>> law = LogPartition(torch.zeros(2), log_z, sampler)
+        >>> law.marginals
+        tensor([0.6667, 0.6667])
+        >>> law.log_prob(torch.tensor([1.0, 0.0])).exp()
+        tensor(0.3333)
+    """
+
+    arg_constraints = {
+        "logits": constraints.independent(constraints.real, 1),
+        "log_z": constraints.dependent,
+        "sampler": constraints.dependent,
+        "statistics_of": constraints.dependent,
+    }
+    batched = {"logits": 1}
+
+    def __init__(
+        self,
+        logits: Tensor,
+        log_z: Callable[[Tensor], Tensor],
+        sampler: Callable[[Tensor, int, torch.Generator | None], Tensor],
+        statistics_of: Callable[[Tensor], Tensor] | None = None,
+        event_shape: Any = None,
+        *,
+        validate_args: bool | None = None,
+    ) -> None:
+        check_logits(logits, "logits", axes=1)
+        for name, function in (("log_z", log_z), ("sampler", sampler)):
+            if not callable(function):
+                raise ValueError(f"{name} must be a function, got {function!r}")
+        self.logits, self.log_z, self.sampler = logits, log_z, sampler
+        self.statistics_of = statistics_of
+        event = logits.shape[-1:] if event_shape is None else torch.Size(event_shape)
+        super().__init__(logits.shape[:-1], event, validate_args=False)
+        if validate_args is not None:
+            self._validate_args = validate_args
+        if self._validate_args:
+            self._check_shape("log_z", log_z(logits.detach()).shape, self.batch_shape)
+
+    @property
+    def support(self) -> None:
+        """Not known: samples are not checked."""
+        return None
+
+    def _validate_sample(self, value: Tensor) -> None:
+        return None
+
+    def log_partition_at(self, logits: Tensor) -> Tensor:
+        return self.log_z(logits)
+
+    def statistics(self, value: Tensor) -> Tensor:
+        if self.statistics_of is None:
+            return super().statistics(value)
+        return self.statistics_of(value)
+
+    def support_size(self) -> float:
+        return INFINITE
+
+    def _draw(self, n: int, generator: torch.Generator | None) -> Tensor:
+        samples = self.sampler(self.logits, n, generator)
+        self._check_shape("sampler", samples.shape, (n, *self.batch_shape, *self.event_shape))
+        return samples
+
+    @staticmethod
+    def _check_shape(name: str, got: Any, wanted: Any) -> None:
+        if tuple(got) != tuple(wanted):
+            raise ValueError(f"{name} must return shape {tuple(wanted)}, got {tuple(got)}")
+
+
+# --- what the laws share ------------------------------------------------------------------------
+
+
+def finite(logits: Tensor) -> Tensor:
+    """Logits of at least float32, with `LOWEST` in place of -inf."""
+    return at_least_float32(logits).clamp(min=LOWEST)
+
+
+def log_add(one: Tensor, two: Tensor) -> Tensor:
+    """log(exp(a) + exp(b)), as often differentiable as needed.
+
+    The second derivative of ``torch.logaddexp`` is NaN where exp(a - b) overflows.
+    """
+    top = torch.maximum(one, two).detach()
+    return top + ((one - top).exp() + (two - top).exp()).log()
+
+
+def race(logits: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Gumbel noise for every entry of ``logits``: an argmax of the sum is a softmax draw."""
+    return -torch.empty_like(logits).exponential_(generator=generator).log_()
+
+
+def check_logits(logits: object, name: str, axes: int) -> None:
+    """Check that ``logits`` is a floating-point tensor with at least so many axes."""
+    if not isinstance(logits, Tensor) or not logits.is_floating_point():
+        got = logits.dtype if isinstance(logits, Tensor) else type(logits).__name__
+        raise ValueError(f"{name} must be a floating-point tensor, got {got}")
+    if logits.ndim < axes or 0 in logits.shape[logits.ndim - axes :]:
+        raise ValueError(
+            f"{name} must have {axes} non-empty axes after the batch, got shape "
+            f"{tuple(logits.shape)}"
+        )
+
+
+def check_below_infinity(logits: Tensor, name: str) -> None:
+    """Check that no logit is NaN or +inf; -inf is the logit of what never happens."""
+    bad = torch.isnan(logits) | (logits == math.inf)
+    if bad.any():
+        raise ValueError(
+            f"{name} must be numbers below +inf (-inf for what never happens), got "
+            f"{int(bad.sum())} of {bad.numel()} that are NaN or +inf"
+        )
+
+
+# --- how estimators see these laws ---------------------------------------------------------------
+
+
+class WithLogPartition(Coordinates):
+    """A structured law: its own sampler, its states, and the score s(x) - E[s(x)]."""
+
+    def __init__(self, dist: StructuredDistribution) -> None:
+        self.dist, self.name = dist, type(dist).__name__
+        self.batch_shape, self.event_shape = dist.batch_shape, dist.event_shape
+        self.device = dist.device
+
+    def draw(self, sampler: Draws, n: int, generator: torch.Generator | None) -> Tensor:
+        if not sampler.independent:
+            raise self.no_table()
+        return self.dist.draw((n,), generator=generator)
+
+    def contains(self, samples: Any) -> bool:
+        support = self.dist.support
+        return support is None or bool(support.check(samples).all())
+
+    def state_count(self) -> float:
+        return self.dist.support_size()
+
+    def states(self) -> tuple[Tensor, Tensor]:
+        states = self.dist.enumerate_support()
+        with torch.no_grad():
+            return states, at_least_float32(self.dist.log_prob(states)).exp()
+
+    def gradient(self, combination: Combination, samples: Tensor) -> Tensor:
+        """With respect to the logits of `StructuredDistribution`, ``(*batch, m)``."""
+        if combination.factor is not None:
+            raise ValueError(
+                "dist must have independent coordinates for an estimator with a factor for each "
+                f"coordinate, got {self.name}"
+            )
+        dtype, offset = self.dist.logits.dtype, combination.offset
+        if combination.weights is None:
+            assert offset is not None
+            return offset.to(dtype)
+        weights = combination.weights.detach().unsqueeze(-1)  # (n, *batch, 1)
+        with torch.no_grad():
+            total = (weights * self.dist.score(samples)).sum(0)  # (*batch, m)
+        return (total if offset is None else total + offset).to(dtype)
+
+    def attach(self, value: Tensor, combination: Combination, samples: Tensor) -> Tensor:
+        return attach(value, self.dist.logits, self.gradient(combination, samples))
+
+
+@register(StructuredDistribution)
+def _open(base: StructuredDistribution, dist: Distribution) -> Coordinates:
+    if base is not dist:
+        raise ValueError(
+            f"dist must not be Independent of a {type(base).__name__}: a batch of structured laws "
+            "is not one law; sum their log_prob"
+        )
+    return WithLogPartition(base)
