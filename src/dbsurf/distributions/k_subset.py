@@ -225,24 +225,45 @@ class KSubset(StructuredDistribution):
         bits = self._tilted(self.logits)
         levels = self._counts(bits)
         weights = self._weights(levels[-1], _Bits(*(part.unsqueeze(-2) for part in bits)))
-        shape = (n, *self.batch_shape, 1)
+        rows = n * self.batch_shape.numel()
         if self.at_most:
-            count = invert(weights.expand(*shape, -1), generator)  # (n, *batch, 1)
+            weights = weights.expand(n, *weights.shape).reshape(rows, 1, self.k + 1)
+            count = invert(weights, generator)  # (rows, 1)
         else:
-            count = torch.full(shape, self.k, device=self.device)
+            count = torch.full((rows, 1), self.k, device=self.device)
         for level in reversed(levels[:-1]):
-            left, right = level[..., 0::2, :], level[..., 1::2, :]  # (*batch, blocks, size)
-            size, blocks = left.shape[-1], left.shape[-2]
-            # The window that belongs to r ones has the right block's weights of r, r - 1, ...,
-            # r - size + 1 ones; it is row 2 (size - 1) - r.
-            padded = F.pad(right, (size - 1, size - 1)).flip(-1)
-            windows = padded.unfold(-1, size, 1)  # (*batch, blocks, 2 size - 1, size)
-            count = count[..., :blocks]
-            row = (2 * (size - 1) - count)[..., None, None].expand(*count.shape, 1, size)
-            other = windows.expand(n, *windows.shape).gather(-2, row)[..., 0, :]
-            first = invert(left * other, generator)  # (n, *batch, blocks)
-            count = torch.stack([first, count - first], -1).flatten(-2)
-        return count[..., : self.event_shape[0]].to(self.logits.dtype)
+            count = split(count, level.flatten(0, -3) if level.ndim > 2 else level[None], generator)
+        items = count[:, : self.event_shape[0]].to(self.logits.dtype)
+        return items.reshape(n, *self.batch_shape, *self.event_shape)
+
+
+def split(count: Tensor, level: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Draw how many of the ones of every pair of blocks are in its left and its right block.
+
+    Args:
+        count: number of ones in pairs of blocks, ``(rows, pairs or more)``; the batch is the
+            faster part of a row's number.
+        level: weights of the numbers of ones in a block, ``(batch, 2 pairs, size)``.
+        generator: source of randomness.
+
+    Returns:
+        Number of ones in blocks, ``(rows, 2 pairs)``.
+    """
+    left, right = level[:, 0::2], level[:, 1::2]  # (batch, pairs, size)
+    batch, pairs, size = left.shape
+    count = count[:, :pairs]
+    # Only pairs with ones in them need a draw: at most k of a row.
+    row, pair = count.nonzero(as_tuple=True)  # (draws,)
+    total = count[row, pair]
+    block = row % batch * pairs + pair if batch else row
+    # P(j in the left block) is proportional to left[j] right[total - j]. Padded and reversed,
+    # the right block's weights are read from position 2 (size - 1) - total on.
+    reverse = F.pad(right, (size - 1, size - 1)).flip(-1)  # (batch, pairs, 3 size - 2)
+    start = block * (3 * size - 2) + 2 * (size - 1) - total
+    other = reverse.take(start.unsqueeze(-1) + torch.arange(size, device=count.device))
+    first = torch.zeros_like(count)
+    first[row, pair] = invert(left.flatten(0, 1)[block] * other, generator)
+    return torch.stack([first, count - first], -1).flatten(-2)
 
 
 class _Bits(NamedTuple):
