@@ -17,6 +17,7 @@ from dbsurf.distributions.structured import (
     check_below_infinity,
     check_logits,
     finite,
+    invert,
 )
 
 BISECTIONS = 24  # the tilt's error is then far below what could make a probability underflow
@@ -45,8 +46,8 @@ class KSubset(StructuredDistribution):
     the law of the k largest of Gumbel-perturbed logits (Plackett-Luce without the order), whose
     probabilities are different.
 
-    The log-partition is $A = \log e_k(e^{\theta_1}, \dots, e^{\theta_d})$, with $e_k$ the elementary
-    symmetric polynomial. Adding a constant to all logits changes nothing but A, so a constant is
+    The log-partition is $A = \log e_k(e^{\theta_1}, \dots, e^{\theta_d})$, with $e_k$ the
+    elementary symmetric polynomial. Adding a constant to all logits changes nothing but A, so a constant is
     chosen for which the independent bits have k ones on average. All sums are then over
     probabilities of moderate size, without a logarithm in between: exact at logits of +-60 and in
     float32. Polynomials are multiplied in pairs, pairs of pairs and so on; the sampler goes the
@@ -96,10 +97,7 @@ class KSubset(StructuredDistribution):
         if not isinstance(at_most, bool):
             raise ValueError(f"at_most must be True or False, got {at_most!r}")
         self.logits, self.k, self.at_most = logits, int(k), at_most
-        super().__init__(logits.shape[:-1], logits.shape[-1:], validate_args=False)
-        if validate_args is not None:
-            self._validate_args = validate_args
-        if self._validate_args:
+        if self._start(logits.shape[:-1], logits.shape[-1:], validate_args):
             self._check_values()
 
     def _check_values(self) -> None:
@@ -273,17 +271,6 @@ class _Bits(NamedTuple):
     zero: Tensor  # (*batch, d)
     scale: Tensor  # (*batch, d)
     tilt: Tensor  # (*batch, 1)
-
-
-def invert(weights: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Draw positions along the last axis with probabilities proportional to ``weights``."""
-    cumulative = weights.cumsum(-1)
-    uniform = torch.rand(
-        weights.shape[:-1], dtype=weights.dtype, device=weights.device, generator=generator
-    )
-    target = uniform.clamp_(max=1 - torch.finfo(weights.dtype).eps) * cumulative[..., -1]
-    # A weight of 0 is never chosen: the target is below the total, and equal entries are skipped.
-    return (cumulative <= target.unsqueeze(-1)).sum(-1)
 
 
 class Convolution(torch.autograd.Function):

@@ -18,15 +18,7 @@ from torch import Tensor
 from torch.distributions import Distribution, constraints
 
 from dbsurf import checks
-from dbsurf.distributions.base import (
-    INFINITE,
-    Combination,
-    Coordinates,
-    Draws,
-    at_least_float32,
-    attach,
-    register,
-)
+from dbsurf.distributions.base import INFINITE, at_least_float32
 
 LOWEST = -1e30  # stands for a logit of -inf: exp of it is 0, and derivatives are never NaN
 MOST_STATES = 2**20  # the largest support that is enumerated
@@ -43,9 +35,7 @@ class Drawn(Distribution):
 
     batched: dict[str, int]
 
-    def draw(
-        self, sample_shape: Any = (), *, generator: torch.Generator | None = None
-    ) -> Tensor:
+    def draw(self, sample_shape: Any = (), *, generator: torch.Generator | None = None) -> Tensor:
         """Independent samples, ``(*sample_shape, *batch, *event)``, without a gradient.
 
         Args:
@@ -79,6 +69,14 @@ class Drawn(Distribution):
         Distribution.__init__(new, shape, self.event_shape, validate_args=False)
         new._validate_args = self._validate_args
         return new
+
+    def _start(self, batch: torch.Size, event: torch.Size, validate_args: bool | None) -> bool:
+        """Set the shapes; whether values are to be checked (torch's own checks say less)."""
+        Distribution.__init__(self, batch, event, validate_args=False)
+        if validate_args is None:
+            validate_args = Distribution._validate_args
+        self._validate_args = validate_args
+        return validate_args
 
     @abstractmethod
     def _draw(self, n: int, generator: torch.Generator | None) -> Tensor:
@@ -263,10 +261,7 @@ class LogPartition(StructuredDistribution):
         self.logits, self.log_z, self.sampler = logits, log_z, sampler
         self.statistics_of = statistics_of
         event = logits.shape[-1:] if event_shape is None else torch.Size(event_shape)
-        super().__init__(logits.shape[:-1], event, validate_args=False)
-        if validate_args is not None:
-            self._validate_args = validate_args
-        if self._validate_args:
+        if self._start(logits.shape[:-1], event, validate_args):
             self._check_shape("log_z", log_z(logits.detach()).shape, self.batch_shape)
 
     @property
@@ -316,9 +311,20 @@ def log_add(one: Tensor, two: Tensor) -> Tensor:
     return top + ((one - top).exp() + (two - top).exp()).log()
 
 
-def race(logits: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Gumbel noise for every entry of ``logits``: an argmax of the sum is a softmax draw."""
-    return -torch.empty_like(logits).exponential_(generator=generator).log_()
+def choose(logits: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Draw positions along the last axis, with probabilities softmax(logits)."""
+    return invert((logits - logits.amax(-1, keepdim=True)).exp(), generator)
+
+
+def invert(weights: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Draw positions along the last axis, with probabilities proportional to ``weights``."""
+    cumulative = weights.cumsum(-1)
+    uniform = torch.rand(
+        weights.shape[:-1], dtype=weights.dtype, device=weights.device, generator=generator
+    )
+    target = uniform.clamp_(max=1 - torch.finfo(weights.dtype).eps) * cumulative[..., -1]
+    # A weight of 0 is never chosen: the target is below the total, and equal entries are skipped.
+    return (cumulative <= target.unsqueeze(-1)).sum(-1)
 
 
 def check_logits(logits: object, name: str, axes: int) -> None:
@@ -341,61 +347,3 @@ def check_below_infinity(logits: Tensor, name: str) -> None:
             f"{name} must be numbers below +inf (-inf for what never happens), got "
             f"{int(bad.sum())} of {bad.numel()} that are NaN or +inf"
         )
-
-
-# --- how estimators see these laws ---------------------------------------------------------------
-
-
-class WithLogPartition(Coordinates):
-    """A structured law: its own sampler, its states, and the score s(x) - E[s(x)]."""
-
-    def __init__(self, dist: StructuredDistribution) -> None:
-        self.dist, self.name = dist, type(dist).__name__
-        self.batch_shape, self.event_shape = dist.batch_shape, dist.event_shape
-        self.device = dist.device
-
-    def draw(self, sampler: Draws, n: int, generator: torch.Generator | None) -> Tensor:
-        if not sampler.independent:
-            raise self.no_table()
-        return self.dist.draw((n,), generator=generator)
-
-    def contains(self, samples: Any) -> bool:
-        support = self.dist.support
-        return support is None or bool(support.check(samples).all())
-
-    def state_count(self) -> float:
-        return self.dist.support_size()
-
-    def states(self) -> tuple[Tensor, Tensor]:
-        states = self.dist.enumerate_support()
-        with torch.no_grad():
-            return states, at_least_float32(self.dist.log_prob(states)).exp()
-
-    def gradient(self, combination: Combination, samples: Tensor) -> Tensor:
-        """With respect to the logits of `StructuredDistribution`, ``(*batch, m)``."""
-        if combination.factor is not None:
-            raise ValueError(
-                "dist must have independent coordinates for an estimator with a factor for each "
-                f"coordinate, got {self.name}"
-            )
-        dtype, offset = self.dist.logits.dtype, combination.offset
-        if combination.weights is None:
-            assert offset is not None
-            return offset.to(dtype)
-        weights = combination.weights.detach().unsqueeze(-1)  # (n, *batch, 1)
-        with torch.no_grad():
-            total = (weights * self.dist.score(samples)).sum(0)  # (*batch, m)
-        return (total if offset is None else total + offset).to(dtype)
-
-    def attach(self, value: Tensor, combination: Combination, samples: Tensor) -> Tensor:
-        return attach(value, self.dist.logits, self.gradient(combination, samples))
-
-
-@register(StructuredDistribution)
-def _open(base: StructuredDistribution, dist: Distribution) -> Coordinates:
-    if base is not dist:
-        raise ValueError(
-            f"dist must not be Independent of a {type(base).__name__}: a batch of structured laws "
-            "is not one law; sum their log_prob"
-        )
-    return WithLogPartition(base)
