@@ -47,11 +47,11 @@ class KSubset(StructuredDistribution):
     probabilities are different.
 
     The log-partition is $A = \log e_k(e^{\theta_1}, \dots, e^{\theta_d})$, with $e_k$ the
-    elementary symmetric polynomial. Adding a constant to all logits changes nothing but A, so a constant is
-    chosen for which the independent bits have k ones on average. All sums are then over
-    probabilities of moderate size, without a logarithm in between: exact at logits of +-60 and in
-    float32. Polynomials are multiplied in pairs, pairs of pairs and so on; the sampler goes the
-    same way back and splits k between the halves: about log2(d) steps for all samples at once.
+    elementary symmetric polynomial. Adding a constant to all logits changes nothing but A, so a
+    constant is chosen for which the independent bits have k ones on average. All sums are then
+    over probabilities of moderate size, without a logarithm in between: exact at logits of +-60
+    and in float32. Polynomials are multiplied in pairs, pairs of pairs and so on; the sampler goes
+    the same way back and splits k between the halves: log2(d) steps for all samples at once.
 
     Args:
         logits: $\theta$, ``(*batch, d)``; -inf for an item that is never chosen.

@@ -12,8 +12,8 @@ from dbsurf.distributions.structured import (
     StructuredDistribution,
     check_below_infinity,
     check_logits,
-    choose,
     finite,
+    gumbel,
 )
 
 
@@ -279,17 +279,21 @@ class MarkovChain(StructuredDistribution):
         forward, _ = self._filter(finite(self._emission()), transition)
         # (*batch, S after, S before): the logits of what comes before a state are a row.
         moves = transition.transpose(-1, -2).unbind(-3)
-        logits = forward[-1].expand(n, *forward[-1].shape)  # (n, *batch, S)
-        state = choose(logits, generator)  # (n, *batch)
-        path = [self._padded(self.steps - 1, state)]
+        table = torch.stack(forward).unsqueeze(1)  # (T, 1, *batch, S)
+        shape = (self.steps, n, *table.shape[2:])
+        noisy = gumbel(shape, table, generator).add_(table).unbind(0)
+        state = noisy[-1].argmax(-1, keepdim=True)  # (n, *batch, 1)
+        path = [state]
         for t in reversed(range(self.steps - 1)):
             rows = moves[t].expand(n, *moves[t].shape)
-            index = state[..., None, None].expand(*state.shape, 1, self.states)
-            move = rows.gather(-2, index)[..., 0, :]  # (n, *batch, S)
-            logits = forward[t] + self._where(t + 1, move, torch.zeros_like(move))
-            state = choose(logits, generator)
-            path.append(self._padded(t, state))
-        return torch.stack(path[::-1], -1)
+            index = state.unsqueeze(-1).expand(*state.shape, self.states)
+            move = rows.gather(-2, index).squeeze(-2)  # (n, *batch, S)
+            if self.mask is not None:
+                move = torch.where(self.mask[..., t + 1, None], move, 0.0)
+            state = (noisy[t] + move).argmax(-1, keepdim=True)
+            path.append(state)
+        states = torch.cat(path[::-1], -1)  # (n, *batch, T)
+        return states if self.mask is None else torch.where(self.mask, states, 0)
 
 
 def _check_mask(mask: object) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.distributions import constraints
 
-from dbsurf.distributions.structured import LOWEST, Drawn, check_logits, finite
+from dbsurf.distributions.structured import LOWEST, Drawn, check_logits, finite, gumbel
 
 MOST_ITEMS = 14  # the entropy is a sum over all subsets of the items
 
@@ -225,8 +225,7 @@ class PlackettLuce(Drawn):
 
     def _draw(self, n: int, generator: torch.Generator | None) -> Tensor:
         scores = self._scores()
-        scores = scores.expand(n, *scores.shape)
-        noisy = scores - torch.empty_like(scores).exponential_(generator=generator).log()
+        noisy = scores + gumbel((n, *scores.shape), scores, generator)
         if self.mask is None and self.k < self.items:
             return noisy.topk(self.k, -1).indices
         order = noisy.sort(-1, descending=True, stable=True).indices

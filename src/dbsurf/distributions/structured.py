@@ -316,6 +316,13 @@ def choose(logits: Tensor, generator: torch.Generator | None) -> Tensor:
     return invert((logits - logits.amax(-1, keepdim=True)).exp(), generator)
 
 
+def gumbel(shape: Any, like: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Gumbel noise: the position of the largest of logits plus noise is a softmax draw."""
+    uniform = torch.rand(shape, dtype=like.dtype, device=like.device, generator=generator)
+    uniform.clamp_(min=torch.finfo(like.dtype).eps / 4)  # half of the smallest one above 0
+    return uniform.log_().neg_().log_().neg_()
+
+
 def invert(weights: Tensor, generator: torch.Generator | None) -> Tensor:
     """Draw positions along the last axis, with probabilities proportional to ``weights``."""
     cumulative = weights.cumsum(-1)
