@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from numbers import Integral
 from typing import Any, NamedTuple
 
 import torch
@@ -15,6 +14,7 @@ from torch.distributions import constraints
 from dbsurf.distributions.structured import (
     StructuredDistribution,
     check_below_infinity,
+    check_integer,
     check_logits,
     finite,
     invert,
@@ -35,7 +35,7 @@ class _Subset(constraints.Constraint):
 
     def check(self, value: Tensor) -> Tensor:
         count = value.sum(-1)
-        right = count <= self.k if self.at_most else count == self.k
+        right: Tensor = count <= self.k if self.at_most else count == self.k
         return ((value == 0) | (value == 1)).all(-1) & right
 
 
@@ -82,6 +82,9 @@ class KSubset(StructuredDistribution):
     batched = {"logits": 1}
     has_enumerate_support = True
 
+    k: int
+    at_most: bool
+
     def __init__(
         self,
         logits: Tensor,
@@ -91,12 +94,10 @@ class KSubset(StructuredDistribution):
         validate_args: bool | None = None,
     ) -> None:
         check_logits(logits, "logits", axes=1)
-        d = logits.shape[-1]
-        if not isinstance(k, Integral) or isinstance(k, bool) or not 1 <= k <= d:
-            raise ValueError(f"k must be an integer from 1 to {d}, the number of items, got {k!r}")
+        k = check_integer(k, "k", 1, logits.shape[-1], "the number of items")
         if not isinstance(at_most, bool):
             raise ValueError(f"at_most must be True or False, got {at_most!r}")
-        self.logits, self.k, self.at_most = logits, int(k), at_most
+        self.logits, self.k, self.at_most = logits, k, at_most
         if self._start(logits.shape[:-1], logits.shape[-1:], validate_args):
             self._check_values()
 

@@ -9,9 +9,11 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from dbsurf.distributions.structured import (
+    LOWEST,
     StructuredDistribution,
     check_below_infinity,
     check_logits,
+    check_mask,
     finite,
     gumbel,
 )
@@ -67,6 +69,8 @@ class MarkovChain(StructuredDistribution):
     batched = {"emission": 2, "transition": 3, "initial": 1, "mask": 1}
     has_enumerate_support = True
 
+    emission: Tensor
+    transition: Tensor
     initial: Tensor | None
     mask: Tensor | None
 
@@ -93,7 +97,7 @@ class MarkovChain(StructuredDistribution):
             if value is None:
                 continue
             if name == "mask":
-                _check_mask(value)
+                check_mask(value)
             else:
                 check_logits(value, name, axes=0)
             batch = torch.broadcast_shapes(batch, _batch_of(value, name, shape))
@@ -119,7 +123,7 @@ class MarkovChain(StructuredDistribution):
             value: Tensor = getattr(self, name)
             check_below_infinity(value, name)
             forbidden = forbidden or bool((value == -math.inf).any())
-        if forbidden and (self.log_partition < -1e29).any():
+        if forbidden and (self.log_partition.detach() < LOWEST / 10).any():
             raise ValueError(
                 "emission, transition and initial must allow at least one sequence, got only "
                 "sequences with a logit of -inf"
@@ -294,12 +298,6 @@ class MarkovChain(StructuredDistribution):
             path.append(state)
         states = torch.cat(path[::-1], -1)  # (n, *batch, T)
         return states if self.mask is None else torch.where(self.mask, states, 0)
-
-
-def _check_mask(mask: object) -> None:
-    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-        got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
-        raise ValueError(f"mask must be a tensor of True and False, got {got}")
 
 
 def _batch_of(value: Tensor, name: str, shape: tuple[int, ...]) -> torch.Size:

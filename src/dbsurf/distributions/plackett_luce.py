@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from numbers import Integral
 
 import torch
 from torch import Tensor
 from torch.distributions import constraints
 
-from dbsurf.distributions.structured import LOWEST, Drawn, check_logits, finite, gumbel
+from dbsurf.distributions.structured import (
+    LOWEST,
+    Drawn,
+    check_integer,
+    check_logits,
+    check_mask,
+    finite,
+    gumbel,
+)
 
 MOST_ITEMS = 14  # the entropy is a sum over all subsets of the items
 
@@ -90,23 +97,17 @@ class PlackettLuce(Drawn):
     ) -> None:
         check_logits(logits, "logits", axes=1)
         self.items = logits.shape[-1]
-        if k is not None and (
-            not isinstance(k, Integral) or isinstance(k, bool) or not 1 <= k <= self.items
-        ):
-            raise ValueError(
-                f"k must be an integer from 1 to {self.items}, the number of items, got {k!r}"
-            )
         self.logits, self.mask = logits, None
-        self.k = self.items if k is None else int(k)
+        self.k = self.items
+        if k is not None:
+            self.k = check_integer(k, "k", 1, self.items, "the number of items")
         if mask is not None:
             self._take_mask(mask)
         if self._start(self.logits.shape[:-1], torch.Size((self.k,)), validate_args):
             self._check_values()
 
     def _take_mask(self, mask: object) -> None:
-        if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-            got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
-            raise ValueError(f"mask must be a tensor of True and False, got {got}")
+        mask = check_mask(mask)
         if mask.ndim == 0 or mask.shape[-1] not in (1, self.items):
             raise ValueError(
                 f"mask must broadcast to (*batch, {self.items}), got shape {tuple(mask.shape)}"
@@ -164,7 +165,11 @@ class PlackettLuce(Drawn):
 
     @property
     def mode(self) -> Tensor:
-        order = self._scores().detach().sort(-1, descending=True, stable=True).indices
+        return self._best(self._scores().detach())
+
+    def _best(self, scores: Tensor) -> Tensor:
+        """The items of the k largest scores, the largest first, equal ones by their number."""
+        order: Tensor = scores.sort(stable=True, dim=-1, descending=True).indices
         return order[..., : self.k]
 
     @property
@@ -228,5 +233,4 @@ class PlackettLuce(Drawn):
         noisy = scores + gumbel((n, *scores.shape), scores, generator)
         if self.mask is None and self.k < self.items:
             return noisy.topk(self.k, -1).indices
-        order = noisy.sort(-1, descending=True, stable=True).indices
-        return order[..., : self.k]
+        return self._best(noisy)

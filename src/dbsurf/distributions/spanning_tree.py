@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from numbers import Integral
 from typing import NamedTuple
 
 import torch
@@ -16,6 +15,7 @@ from dbsurf.distributions.structured import (
     LOWEST,
     StructuredDistribution,
     check_below_infinity,
+    check_integer,
     check_logits,
     choose,
     finite,
@@ -102,6 +102,9 @@ class SpanningTree(StructuredDistribution):
     batched = {"logits": 1}
     has_enumerate_support = True
 
+    edges: Tensor
+    directed: bool
+
     def __init__(
         self,
         logits: Tensor,
@@ -115,14 +118,9 @@ class SpanningTree(StructuredDistribution):
         if not isinstance(directed, bool):
             raise ValueError(f"directed must be True or False, got {directed!r}")
         self.vertices = _check_edges(edges, logits, directed)
-        if not isinstance(root, Integral) or isinstance(root, bool):
-            raise ValueError(f"root must be the number of a vertex, got {root!r}")
-        if not 0 <= root < self.vertices:
-            raise ValueError(
-                f"root must be the number of a vertex, 0 to {self.vertices - 1}, got {root!r}"
-            )
+        self.root = check_integer(root, "root", 0, self.vertices - 1, "the number of a vertex")
         self.logits, self.edges = logits, edges
-        self.directed, self.root = directed, int(root)
+        self.directed = directed
         if self._start(logits.shape[:-1], logits.shape[-1:], validate_args):
             check_below_infinity(logits, "logits")
             if not self._spans(logits > -math.inf).all():
@@ -219,7 +217,7 @@ class SpanningTree(StructuredDistribution):
         matrix = matrix.index_copy(-1, origin * size + child, theta)
         if not self.directed:
             matrix = matrix.index_copy(-1, child * size + origin, theta)
-        return matrix.unflatten(-1, (size, size))
+        return matrix.reshape(*theta.shape[:-1], size, size)
 
     # --- elimination and its reverse --------------------------------------------------------------
 
@@ -292,10 +290,9 @@ def complete_graph(vertices: int, *, directed: bool = False) -> Tensor:
                 [0, 2],
                 [1, 2]])
     """
-    if not isinstance(vertices, Integral) or isinstance(vertices, bool) or vertices < 2:
-        raise ValueError(f"vertices must be an integer >= 2, got {vertices!r}")
+    check_integer(vertices, "vertices", 2, 10_000, "the number of vertices")
     pairs = itertools.permutations if directed else itertools.combinations
-    return torch.tensor(list(pairs(range(int(vertices)), 2)))
+    return torch.tensor(list(pairs(range(vertices), 2)))
 
 
 def _diagonal(size: int, device: torch.device) -> Tensor:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any, TypeVar
 
 import torch
@@ -334,6 +335,16 @@ def invert(weights: Tensor, generator: torch.Generator | None) -> Tensor:
     return (cumulative <= target.unsqueeze(-1)).sum(-1)
 
 
+def check_integer(value: object, name: str, low: int, high: int, meaning: str) -> int:
+    """Return ``value`` if it is an integer from ``low`` to ``high``."""
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not whole or not low <= value <= high:  # type: ignore[operator]
+        raise ValueError(
+            f"{name} must be an integer from {low} to {high}, {meaning}, got {value!r}"
+        )
+    return int(value)  # type: ignore[call-overload,no-any-return]
+
+
 def check_logits(logits: object, name: str, axes: int) -> None:
     """Check that ``logits`` is a floating-point tensor with at least so many axes."""
     if not isinstance(logits, Tensor) or not logits.is_floating_point():
@@ -344,6 +355,14 @@ def check_logits(logits: object, name: str, axes: int) -> None:
             f"{name} must have {axes} non-empty axes after the batch, got shape "
             f"{tuple(logits.shape)}"
         )
+
+
+def check_mask(mask: object) -> Tensor:
+    """Return ``mask`` if it is a boolean tensor."""
+    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+        got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+        raise ValueError(f"mask must be a tensor of True and False, got {got}")
+    return mask
 
 
 def check_below_infinity(logits: Tensor, name: str) -> None:

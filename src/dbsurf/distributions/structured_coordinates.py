@@ -21,31 +21,54 @@ from dbsurf.distributions.structured import Drawn, StructuredDistribution
 
 
 class Structured(ByLogProb):
-    """A law with its own sampler and an enumerable support; the score by its log-probability."""
+    """A law with its own sampler and an enumerable support; the score by its log-probability.
 
-    dist: Drawn
+    Args:
+        base: the law.
+        dist: the same, or ``Independent`` of it: several independent ones with one f-value.
+    """
 
-    def __init__(self, dist: Drawn) -> None:
-        self.dist, self.name = dist, type(dist).__name__
+    base: Drawn
+
+    def __init__(self, base: Drawn, dist: Distribution) -> None:
+        self.base, self.dist, self.name = base, dist, type(base).__name__
         self.batch_shape, self.event_shape = dist.batch_shape, dist.event_shape
-        self.device = dist.device
+        self.device = base.device
+
+    @property
+    def _several(self) -> torch.Size:
+        """The batch axes of the law that ``Independent`` made part of the event."""
+        return self.base.batch_shape[len(self.batch_shape) :]
 
     def draw(self, sampler: Draws, n: int, generator: torch.Generator | None) -> Tensor:
         if not sampler.independent:
             raise self.no_table()
-        return self.dist.draw((n,), generator=generator)
+        return self.base.draw((n,), generator=generator)
 
     def contains(self, samples: Any) -> bool:
-        support = self.dist.support
+        support = self.base.support
         return support is None or bool(support.check(samples).all())
 
     def state_count(self) -> float:
-        return self.dist.support_size()
+        return self.base.support_size() ** self._several.numel()
 
     def states(self) -> tuple[Tensor, Tensor]:
-        states = self.dist.enumerate_support()
+        states = self.base.enumerate_support()  # (m, *batch, *several, *event)
         with torch.no_grad():
-            return states, at_least_float32(self.dist.log_prob(states)).exp()
+            mass = at_least_float32(self.base.log_prob(states)).exp()
+        if not self._several:
+            return states, mass
+        several = self._several.numel()
+        count, whole = len(states), (*self.batch_shape, *self.event_shape)
+        states = states.reshape(count, *self.batch_shape, several, *self.base.event_shape)
+        mass = mass.reshape(count, *self.batch_shape, several)
+        lead = (slice(None),) * len(self.batch_shape)
+        pick = torch.cartesian_prod(*[torch.arange(count, device=self.device)] * several)
+        pick = pick.reshape(-1, several)  # (states of all, several)
+        parts = [states[(pick[:, i], *lead, i)] for i in range(several)]
+        masses = [mass[(pick[:, i], *lead, i)] for i in range(several)]
+        joined = torch.stack(parts, 1 + len(self.batch_shape))
+        return joined.reshape(len(pick), *whole), torch.stack(masses).prod(0)
 
 
 class WithLogPartition(Structured):
@@ -54,7 +77,7 @@ class WithLogPartition(Structured):
     Gradients are with respect to the logits of `StructuredDistribution`, ``(*batch, m)``.
     """
 
-    dist: StructuredDistribution
+    base: StructuredDistribution
 
     def gradient(self, combination: Combination, samples: Tensor) -> Tensor:
         if combination.factor is not None:
@@ -63,25 +86,20 @@ class WithLogPartition(Structured):
                 f"coordinate, got {self.name}"
             )
         weights, offset = combination.weights, combination.offset
-        dtype = self.dist.logits.dtype
+        dtype = self.base.logits.dtype
         if weights is None:
             assert offset is not None
             return offset.to(dtype)
-        with torch.no_grad():
-            total = (weights.unsqueeze(-1) * self.dist.score(samples)).sum(0)  # (*batch, m)
+        score = self.base.score(samples)  # (n, *batch, *several, m)
+        weights = weights.detach().reshape(weights.shape + (1,) * (score.ndim - weights.ndim))
+        total = (weights * score).sum(0)
         return (total if offset is None else total + offset).to(dtype)
 
     def attach(self, value: Tensor, combination: Combination, samples: Tensor) -> Tensor:
-        return attach(value, self.dist.logits, self.gradient(combination, samples))
+        return attach(value, self.base.logits, self.gradient(combination, samples))
 
 
 @register(Drawn)
 def _open(base: Drawn, dist: Distribution) -> Coordinates:
-    if base is not dist:
-        raise ValueError(
-            f"dist must be a {type(base).__name__} itself, got it inside Independent: a batch of "
-            "laws with structure has one f-value for each"
-        )
-    if isinstance(base, StructuredDistribution):
-        return WithLogPartition(base)
-    return Structured(base)
+    kind = WithLogPartition if isinstance(base, StructuredDistribution) else Structured
+    return kind(base, dist)  # type: ignore[arg-type]
