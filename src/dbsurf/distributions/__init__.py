@@ -18,7 +18,7 @@ from dbsurf.distributions.k_subset import KSubset
 from dbsurf.distributions.markov_chain import MarkovChain
 from dbsurf.distributions.plackett_luce import PlackettLuce
 from dbsurf.distributions.spanning_tree import SpanningTree, complete_graph
-from dbsurf.distributions.structured import LogPartition, StructuredDistribution
+from dbsurf.distributions.structured import Drawn, LogPartition, StructuredDistribution
 
 __all__ = [
     "Bits",
@@ -27,6 +27,7 @@ __all__ = [
     "Categories",
     "Combination",
     "Coordinates",
+    "Drawn",
     "Finite",
     "KSubset",
     "LogPartition",

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.distributions import constraints
 
+from dbsurf.distributions.base import at_least_float32
 from dbsurf.distributions.structured import (
     LOWEST,
     StructuredDistribution,
@@ -17,6 +18,20 @@ from dbsurf.distributions.structured import (
     finite,
     gumbel,
 )
+
+
+class _Labels(constraints.Constraint):
+    """Integers from 0 to S - 1."""
+
+    is_discrete = True
+    event_dim = 1
+
+    def __init__(self, states: int) -> None:
+        self.states = states
+        super().__init__()
+
+    def check(self, value: Tensor) -> Tensor:
+        return ((value >= 0) & (value < self.states) & (value % 1 == 0)).all(-1)
 
 
 class MarkovChain(StructuredDistribution):
@@ -92,7 +107,7 @@ class MarkovChain(StructuredDistribution):
             "initial": (initial, (states,)),
             "mask": (mask, (steps,)),
         }
-        batch = torch.Size()
+        batches: list[torch.Size] = []
         for name, (value, shape) in inner.items():
             if value is None:
                 continue
@@ -100,7 +115,8 @@ class MarkovChain(StructuredDistribution):
                 check_mask(value)
             else:
                 check_logits(value, name, axes=0)
-            batch = torch.broadcast_shapes(batch, _batch_of(value, name, shape))
+            batches.append(_batch_of(value, name, shape))
+        batch = _broadcast(batches)
         for name, (value, shape) in inner.items():
             given = None if value is None else value.expand(batch + shape)
             setattr(self, name, given)
@@ -131,7 +147,7 @@ class MarkovChain(StructuredDistribution):
 
     @property
     def support(self) -> constraints.Constraint:
-        return constraints.independent(constraints.integer_interval(0, self.states - 1), 1)
+        return _Labels(self.states)
 
     # --- logits and statistics as one vector ------------------------------------------------------
 
@@ -146,10 +162,11 @@ class MarkovChain(StructuredDistribution):
 
     def _emission(self) -> Tensor:
         """Logits of states with those of the first one added, ``(*batch, T, S)``."""
+        emission = at_least_float32(self.emission)
         if self.initial is None:
-            return self.emission
-        first = self.emission[..., :1, :] + self.initial.unsqueeze(-2)
-        return torch.cat([first, self.emission[..., 1:, :]], -2)
+            return emission
+        first = emission[..., :1, :] + self.initial.unsqueeze(-2)
+        return torch.cat([first, emission[..., 1:, :]], -2)
 
     def _moves(self) -> Tensor:
         """Finite logits of pairs, ``(*batch, T - 1, S, S)``, a shared matrix not copied."""
@@ -213,6 +230,16 @@ class MarkovChain(StructuredDistribution):
     def pair_marginals(self) -> Tensor:
         """P(x_t = r, x_{t+1} = s), ``(*batch, T - 1, S, S)``; 0 after the end of a sequence."""
         return self.split(self.mean_statistics)[1]
+
+    def entropy(self) -> Tensor:
+        # From the marginals alone, H(first) + the sum of H(pair) - H(its first state): exact where
+        # the logits are large, too.
+        one, two = self.split(self.mean_statistics)
+        single, pair = information(one).sum(-1), information(two).sum((-1, -2))
+        before = single[..., :-1]
+        if self.mask is not None:
+            before = torch.where(self.mask[..., 1:], before, 0.0)
+        return single[..., 0] + (pair - before).sum(-1)
 
     @property
     def mode(self) -> Tensor:
@@ -300,6 +327,12 @@ class MarkovChain(StructuredDistribution):
         return states if self.mask is None else torch.where(self.mask, states, 0)
 
 
+def information(mass: Tensor) -> Tensor:
+    """-p log p, and 0 with a gradient of 0 where p = 0."""
+    possible = mass > 0
+    return torch.where(possible, -mass * torch.where(possible, mass, 1.0).log(), 0.0)
+
+
 def _batch_of(value: Tensor, name: str, shape: tuple[int, ...]) -> torch.Size:
     """The batch shape of a parameter that should broadcast to ``(*batch, *shape)``."""
     own = value.shape[max(0, value.ndim - len(shape)) :]
@@ -312,3 +345,14 @@ def _batch_of(value: Tensor, name: str, shape: tuple[int, ...]) -> torch.Size:
             f"{tuple(value.shape)}"
         )
     return value.shape[: max(0, value.ndim - len(shape))]
+
+
+def _broadcast(batches: list[torch.Size]) -> torch.Size:
+    axes = max(map(len, batches))
+    sizes = zip(*((1,) * (axes - len(batch)) + tuple(batch) for batch in batches), strict=True)
+    if any(len(set(size) - {1}) > 1 for size in sizes):
+        raise ValueError(
+            "emission, transition, initial and mask must have batch axes that broadcast, got "
+            + ", ".join(str(tuple(batch)) for batch in batches)
+        )
+    return torch.broadcast_shapes(*batches)

@@ -71,6 +71,14 @@ class Drawn(Distribution):
         new._validate_args = self._validate_args
         return new
 
+    def __repr__(self) -> str:
+        parts = []
+        for name in self.arg_constraints:
+            value = getattr(self, name)
+            shown = tuple(value.shape) if isinstance(value, Tensor) else repr(value)
+            parts.append(f"{name}: {shown}")
+        return f"{type(self).__name__}({', '.join(parts)})"
+
     def _start(self, batch: torch.Size, event: torch.Size, validate_args: bool | None) -> bool:
         """Set the shapes; whether values are to be checked (torch's own checks say less)."""
         Distribution.__init__(self, batch, event, validate_args=False)
@@ -193,9 +201,9 @@ class StructuredDistribution(Drawn):
 
     def energy(self, value: Tensor) -> Tensor:
         r"""$\theta \cdot s(x)$, ``(..., *batch)``; -inf where x contains a part of logit -inf."""
-        statistics = self.statistics(value)
+        statistics, logits = self.statistics(value), at_least_float32(self.logits)
         # 0 times -inf counts as 0
-        return torch.where(statistics == 0, 0.0, statistics * self.logits).sum(-1)
+        return torch.where(statistics == 0, 0.0, statistics * logits).sum(-1)
 
     def entropy(self) -> Tensor:
         mean = self.mean_statistics

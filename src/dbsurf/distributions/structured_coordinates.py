@@ -62,7 +62,7 @@ class Structured(ByLogProb):
         count, whole = len(states), (*self.batch_shape, *self.event_shape)
         states = states.reshape(count, *self.batch_shape, several, *self.base.event_shape)
         mass = mass.reshape(count, *self.batch_shape, several)
-        lead = (slice(None),) * len(self.batch_shape)
+        lead: tuple[Any, ...] = (slice(None),) * len(self.batch_shape)
         pick = torch.cartesian_prod(*[torch.arange(count, device=self.device)] * several)
         pick = pick.reshape(-1, several)  # (states of all, several)
         parts = [states[(pick[:, i], *lead, i)] for i in range(several)]
@@ -102,4 +102,4 @@ class WithLogPartition(Structured):
 @register(Drawn)
 def _open(base: Drawn, dist: Distribution) -> Coordinates:
     kind = WithLogPartition if isinstance(base, StructuredDistribution) else Structured
-    return kind(base, dist)  # type: ignore[arg-type]
+    return kind(base, dist)
