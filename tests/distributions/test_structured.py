@@ -76,6 +76,25 @@ def test_what_follows_from_the_log_partition(case, scale):
         close(law.mean, mean)
 
 
+@pytest.mark.parametrize("scale", SCALES)
+@each_family
+def test_gradients_of_the_means_of_linear_and_quadratic_functions(case, scale):
+    """What an unbiased control variate needs: E[h(x) score(x)], for arbitrary coefficients."""
+    parameters = case.parameters(3, scale=scale)
+    law, mass = case.build(*parameters), case.log_probs(parameters).exp()
+    states = over_batch(case.states(law), law)
+    centred = law.score(states)  # s(x) - E[s(x)]
+    v, u = torch.randn_like(law.logits), torch.randn(4, *law.logits.shape, dtype=f64)
+    weights = torch.randn(4, 3, dtype=f64)
+    h = (v * centred).sum(-1)
+    for weight, direction in zip(weights, u, strict=True):
+        h = h + weight * (direction * centred).sum(-1).square() / 2
+    exact = ((mass * h).unsqueeze(-1) * centred).sum(0)
+    close(law.covariance_vector(v) + law.variance_gradient(u, weights) / 2, exact)
+    shared = law.variance_gradient(u[:, :1], weights[:, :1])
+    close(shared, law.variance_gradient(u[:, :1].expand_as(u), weights[:, :1].expand(4, 3)))
+
+
 def test_marginals_of_a_chain_are_those_of_states_and_of_neighbours():
     case = next(case for case in FAMILY if case.name == "chain")
     parameters = case.parameters(2)
@@ -274,7 +293,7 @@ def reward(x: Tensor) -> Tensor:
     return torch.sin(number @ torch.arange(1.0, 1 + x.shape[-1], dtype=f64)) + number[..., 0]
 
 
-@pytest.mark.parametrize("build", [dbsurf.Reinforce, dbsurf.LOORF])
+@pytest.mark.parametrize("build", [dbsurf.Reinforce, dbsurf.LOORF, dbsurf.UnorderedSet])
 @each_law
 def test_estimators_by_scores_are_unbiased(case, build):
     parameters = case.parameters()

@@ -472,7 +472,11 @@ BAD = [
     (lambda: PlackettLuce(ZERO[:3], mask=torch.ones(3)), "mask must be a tensor of True and False"),
     (
         lambda: PlackettLuce(ZERO, mask=GAP),
-        r"mask must broadcast to \(\*batch, 4\), got shape \(3,\)",
+        r"mask must broadcast to \(4,\), the shape of logits, got shape \(3,\)",
+    ),
+    (
+        lambda: PlackettLuce(torch.zeros(2, 3), mask=GAP.expand(4, 3)),
+        r"mask must broadcast to \(2, 3\), the shape of logits, got shape \(4, 3\)",
     ),
     (
         lambda: PlackettLuce(ZERO[:3], mask=torch.tensor([False] * 3)),

@@ -355,4 +355,4 @@ def _broadcast(batches: list[torch.Size]) -> torch.Size:
             "emission, transition, initial and mask must have batch axes that broadcast, got "
             + ", ".join(str(tuple(batch)) for batch in batches)
         )
-    return torch.broadcast_shapes(*batches)
+    return torch.Size(torch.broadcast_shapes(*batches))

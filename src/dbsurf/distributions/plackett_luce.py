@@ -67,7 +67,7 @@ class PlackettLuce(Drawn):
         >>> law.mode
         tensor([0, 2])
         >>> law.log_prob(torch.tensor([0, 2])).exp()
-        tensor(0.4285)
+        tensor(0.4284)
         >>> law.precedence[0, 1]
         tensor(0.8808)
         >>> law.sample((3,)).shape
@@ -108,9 +108,11 @@ class PlackettLuce(Drawn):
 
     def _take_mask(self, mask: object) -> None:
         mask = check_mask(mask)
-        if mask.ndim == 0 or mask.shape[-1] not in (1, self.items):
+        pairs = zip(reversed(mask.shape), reversed(self.logits.shape), strict=False)
+        if mask.ndim == 0 or any(size != full and 1 not in (size, full) for size, full in pairs):
             raise ValueError(
-                f"mask must broadcast to (*batch, {self.items}), got shape {tuple(mask.shape)}"
+                f"mask must broadcast to {tuple(self.logits.shape)}, the shape of logits, got "
+                f"shape {tuple(mask.shape)}"
             )
         shape = torch.broadcast_shapes(mask.shape, self.logits.shape)
         self.logits, self.mask = self.logits.expand(shape), mask.expand(shape)

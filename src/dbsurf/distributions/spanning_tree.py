@@ -119,7 +119,7 @@ class SpanningTree(StructuredDistribution):
             raise ValueError(f"directed must be True or False, got {directed!r}")
         self.vertices = _check_edges(edges, logits, directed)
         self.root = check_integer(root, "root", 0, self.vertices - 1, "the number of a vertex")
-        self.logits, self.edges = logits, edges
+        self.logits, self.edges = logits, edges.to(logits.device)
         self.directed = directed
         if self._start(logits.shape[:-1], logits.shape[-1:], validate_args):
             check_below_infinity(logits, "logits")

@@ -189,6 +189,30 @@ class StructuredDistribution(Drawn):
             ]
         return torch.stack(rows, -2)
 
+    def variance_gradient(self, vectors: Tensor, weights: Tensor | float = 1.0) -> Tensor:
+        r"""$\nabla_\theta \sum_r w_r \mathrm{Var}[u_r \cdot s(x)]$, ``(*batch, m)``, detached.
+
+        This is the sum of third cumulants $\sum_r w_r \kappa_3(u_r, u_r, \cdot)$, by three
+        derivatives of A at R copies of the logits. It gives the gradient of the mean of a
+        quadratic function: for $c = E[s(x)]$, held fixed,
+
+        $$\nabla E\bigl[(u \cdot (s(x) - c))^2\bigr] = \nabla \mathrm{Var}[u \cdot s(x)].$$
+
+        Args:
+            vectors: $u_r$, ``(R, *batch, m)``, or a shape that broadcasts to it.
+            weights: $w_r$, ``(R, *batch)``, or a shape that broadcasts to it.
+        """
+        count = vectors.shape[0] if vectors.ndim == self.logits.ndim + 1 else 1
+        with torch.inference_mode(False), torch.enable_grad():
+            theta = self.logits.detach().clone().requires_grad_()
+            copies = theta.expand(count, *theta.shape)
+            total = self.log_partition_at(copies).sum()
+            (mean,) = torch.autograd.grad(total, copies, create_graph=True)
+            (product,) = torch.autograd.grad((mean * vectors).sum(), copies, create_graph=True)
+            variance = (product * vectors).sum(-1)  # (R, *batch)
+            (gradient,) = torch.autograd.grad((variance * weights).sum(), theta)
+        return gradient
+
     def score(self, value: Tensor) -> Tensor:
         r"""$\nabla_\theta \log p(x) = s(x) - \nabla A$, ``(..., *batch, m)``, without a graph."""
         with torch.no_grad():
