@@ -194,6 +194,29 @@ def test_the_sampler_draws_every_value_with_its_probability(case, scale):
     assert_mean(hits.transpose(0, 1).double(), mass)
 
 
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: KSubset(2 * torch.randn(37, dtype=f64), 11),
+        lambda: KSubset(torch.randn(20, dtype=f64), 6, at_most=True),
+        lambda: MarkovChain(torch.randn(9, 3, dtype=f64), 2 * torch.randn(3, 3, dtype=f64)),
+        lambda: SpanningTree(2 * torch.randn(28, dtype=f64), complete_graph(8)),
+        lambda: SpanningTree(
+            2 * torch.randn(30, dtype=f64), complete_graph(6, directed=True), directed=True
+        ),
+    ],
+    ids=["11 of 37", "at most 6 of 20", "chain", "tree", "directed tree"],
+)
+def test_larger_samples_have_the_means_and_the_covariances_of_the_law(build):
+    law = build()
+    statistics = law.statistics(law.draw((20_000,), generator=torch.Generator().manual_seed(3)))
+    assert_mean(statistics, law.mean_statistics)
+    direction = torch.randn(5, law.logits.shape[-1], dtype=f64)
+    centred = (statistics - law.mean_statistics) @ direction.mT  # (n, 5)
+    wanted = torch.einsum("ri,ij,rj->r", direction, law.covariance, direction)
+    assert_mean(centred.square(), wanted)
+
+
 @each_law
 def test_samples_of_one_draw_are_independent_of_each_other(case):
     """The product of two samples' scores has mean 0, over many batch elements."""
