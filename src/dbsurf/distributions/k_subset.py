@@ -135,8 +135,8 @@ class KSubset(StructuredDistribution):
 
     def entropy(self) -> Tensor:
         mean, bits = self.mean_statistics, self._tilted(self.logits)
-        chosen = finite(self.logits) + bits.tilt
-        entropy = self._log_count(bits) + (bits.scale - mean * chosen).sum(-1)
+        chosen = finite(self.logits) + bits.tilt - bits.scale
+        entropy = self._log_count(bits) - (mean * chosen - (1 - mean) * bits.scale).sum(-1)
         if self.at_most:
             entropy = entropy - (self.k - mean.sum(-1)) * bits.tilt[..., 0]
         return entropy
