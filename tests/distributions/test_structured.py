@@ -9,7 +9,7 @@ import torch
 from structures import FAMILY, RANKINGS, Case
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
-from torch.distributions import Independent
+from torch.distributions import Independent, kl_divergence
 
 import dbsurf
 from conftest import assert_mean
@@ -122,6 +122,25 @@ def test_the_support_is_enumerated_once_each(case):
     close(law.log_prob(states).exp().sum(0), torch.ones(2, dtype=f64))
 
 
+@pytest.mark.parametrize("scale", SCALES)
+@each_family
+def test_divergence_of_two_laws_on_the_same_set(case, scale):
+    one, two = case.parameters(3, scale=scale), case.parameters(3)
+    p, q = case.log_probs(one), case.log_probs(two)
+    got = kl_divergence(case.build(*one), case.build(*two))
+    close(got, (p.exp() * (p - q)).sum(0))
+
+
+def test_divergence_of_laws_on_different_sets():
+    logits = torch.randn(4)
+    excluded = torch.tensor([0.0, 0.0, 0.0, -math.inf])
+    assert kl_divergence(KSubset(logits, 2), KSubset(excluded, 2)) == math.inf
+    assert torch.isfinite(kl_divergence(KSubset(excluded, 2), KSubset(excluded + 1, 2)))
+    for other in (KSubset(logits, 3), KSubset(logits, 2, at_most=True)):
+        with pytest.raises(ValueError, match="laws on the same set, got KSubset.* and KSubset"):
+            kl_divergence(KSubset(logits, 2), other)
+
+
 # --- gradients -----------------------------------------------------------------------------------
 
 
@@ -157,6 +176,18 @@ def test_the_log_partition_is_differentiable_twice_and_three_times(case):
 
     direction = torch.randn_like(logits)
     assert gradcheck(curvature, logits)
+
+
+@each_family
+def test_the_log_partition_under_transforms_of_functions(case):
+    law = case.build(*case.parameters())
+    logits = torch.randn(3, *law.logits.shape, dtype=f64)
+    mean = torch.func.vmap(torch.func.grad(law.log_partition_at))(logits)
+    wide = logits.clone().requires_grad_()
+    (wanted,) = torch.autograd.grad(law.log_partition_at(wide).sum(), wide)
+    close(mean, wanted)
+    hessian = torch.func.jacrev(torch.func.grad(law.log_partition_at))(law.logits)
+    close(hessian, law.covariance)
 
 
 @each_family

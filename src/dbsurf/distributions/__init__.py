@@ -15,10 +15,11 @@ from dbsurf.distributions.categories import Categories, OneHot, Points
 from dbsurf.distributions.finite import Finite
 from dbsurf.distributions.generic import ByLogProb
 from dbsurf.distributions.k_subset import KSubset
+from dbsurf.distributions.log_partition import LogPartition
 from dbsurf.distributions.markov_chain import MarkovChain
 from dbsurf.distributions.plackett_luce import PlackettLuce
 from dbsurf.distributions.spanning_tree import SpanningTree, complete_graph
-from dbsurf.distributions.structured import Drawn, LogPartition, StructuredDistribution
+from dbsurf.distributions.structured import Drawn, StructuredDistribution
 
 __all__ = [
     "Bits",

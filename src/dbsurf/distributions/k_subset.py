@@ -280,10 +280,15 @@ class Convolution(torch.autograd.Function):
     Coefficients ``low`` to ``high`` of the product of ``one`` and ``two``, ``(..., size)`` each.
     """
 
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, one: Tensor, two: Tensor, low: int, high: int) -> Tensor:
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, int, int], output: Tensor) -> None:
+        one, two, ctx.low, _ = inputs
         ctx.save_for_backward(one, two)
-        ctx.low, ctx.high = low, high
+
+    @staticmethod
+    def forward(one: Tensor, two: Tensor, low: int, high: int) -> Tensor:
         if one.shape[-1] > two.shape[-1]:
             one, two = two, one
         size, width = one.shape[-1], high - low + 1
@@ -291,7 +296,7 @@ class Convolution(torch.autograd.Function):
         total = one[..., :1] * two[..., size - 1 : size - 1 + width]
         for j in range(1, size):
             start = size - 1 - j
-            total.addcmul_(one[..., j : j + 1], two[..., start : start + width])
+            total = torch.addcmul(total, one[..., j : j + 1], two[..., start : start + width])
         return total
 
     @staticmethod

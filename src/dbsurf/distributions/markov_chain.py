@@ -128,10 +128,11 @@ class MarkovChain(StructuredDistribution):
     def _check_values(self) -> None:
         if self.mask is not None:
             late = self.mask[..., 1:] & ~self.mask[..., :-1]
-            if not self.mask[..., 0].all() or late.any():
+            wrong = ~self.mask[..., 0] | late.any(-1)
+            if wrong.any():
                 raise ValueError(
                     "mask must be True for the first steps of a sequence, at least one, and False "
-                    f"for the rest, got {self.mask.tolist()}"
+                    f"for the rest, got {int(wrong.sum())} of {wrong.numel()} that are not so"
                 )
         names = ("emission", "transition") + (() if self.initial is None else ("initial",))
         forbidden = False
@@ -235,7 +236,7 @@ class MarkovChain(StructuredDistribution):
         # From the marginals alone, H(first) + the sum of H(pair) - H(its first state): exact where
         # the logits are large, too.
         one, two = self.split(self.mean_statistics)
-        single, pair = information(one).sum(-1), information(two).sum((-1, -2))
+        single, pair = _information(one).sum(-1), _information(two).sum((-1, -2))
         before = single[..., :-1]
         if self.mask is not None:
             before = torch.where(self.mask[..., 1:], before, 0.0)
@@ -327,7 +328,7 @@ class MarkovChain(StructuredDistribution):
         return states if self.mask is None else torch.where(self.mask, states, 0)
 
 
-def information(mass: Tensor) -> Tensor:
+def _information(mass: Tensor) -> Tensor:
     """-p log p, and 0 with a gradient of 0 where p = 0."""
     possible = mass > 0
     return torch.where(possible, -mass * torch.where(possible, mass, 1.0).log(), 0.0)
