@@ -13,7 +13,15 @@ from torch.distributions import Independent, kl_divergence
 
 import dbsurf
 from conftest import assert_mean
-from dbsurf.distributions import KSubset, MarkovChain, PlackettLuce, SpanningTree, complete_graph
+from dbsurf.distributions import (
+    Combination,
+    KSubset,
+    MarkovChain,
+    PlackettLuce,
+    SpanningTree,
+    complete_graph,
+    coordinates,
+)
 
 f64 = torch.float64
 SCALES = [1.0, 60.0]
@@ -373,6 +381,25 @@ def test_exact_gradients(case):
     wanted = torch.autograd.grad(exact.sum(), parameters, materialize_grads=True)
     for one, other in zip(got, wanted, strict=True):
         close(one, other)
+
+
+@each_family
+def test_a_control_variate_with_arbitrary_coefficients_leaves_no_bias(case):
+    """Leave-one-out of f - h plus the gradient of E[h], over all pairs of samples."""
+    parameters = case.parameters()
+    law, mass = case.build(*parameters), case.log_probs(parameters).exp()
+    states, f = case.states(law), torch.randn(len(case.values), dtype=f64)
+    v, u = torch.randn_like(law.logits), torch.randn(2, *law.logits.shape, dtype=f64)
+    weights = torch.randn(2, dtype=f64)
+    centred = law.score(states)
+    h = centred @ v + (centred @ u.mT).square() @ weights / 2
+    offset = law.covariance_vector(v) + law.variance_gradient(u, weights) / 2
+    pairs = torch.cartesian_prod(*[torch.arange(len(states))] * 2).mT  # (2, pairs)
+    rest = (f - h)[pairs]
+    combination = Combination(rest - rest.mean(0), offset=offset)
+    opened = coordinates(law.expand((pairs.shape[1],)))
+    gradients = opened.gradient(combination, states[pairs])  # (pairs, m)
+    close(mass[pairs].prod(0) @ gradients, (mass * f) @ centred)
 
 
 @pytest.mark.parametrize(
