@@ -160,3 +160,15 @@ RANKINGS = [
         ranking_energy,
     ),
 ]
+
+
+def over_batch(states: Tensor, law: Drawn) -> Tensor:
+    """States ``(states, *event)`` for every batch element."""
+    lead = (len(states), *(1,) * len(law.batch_shape))
+    return states.reshape(*lead, *law.event_shape).expand(
+        len(states), *law.batch_shape, *law.event_shape
+    )
+
+
+def close(got: Tensor, wanted: Tensor, tolerance: float = 1e-10) -> None:
+    torch.testing.assert_close(got, wanted, rtol=tolerance, atol=tolerance)
