@@ -1,11 +1,25 @@
-"""Distributions as independent coordinates: `coordinates` opens one, `register` adds a type."""
+"""Distributions as coordinates: `coordinates` opens one, `register` adds a type.
 
-from dbsurf.distributions import counts, joint, scipy_laws  # noqa: F401 (they register laws)
+Laws with structure (`KSubset` and others) are torch distributions of their own.
+"""
+
+from dbsurf.distributions import (  # noqa: F401 (they register laws)
+    counts,
+    joint,
+    scipy_laws,
+    structured_coordinates,
+)
 from dbsurf.distributions.base import ByLogits, Combination, Coordinates, coordinates, register
 from dbsurf.distributions.bits import Bits
 from dbsurf.distributions.categories import Categories, OneHot, Points
 from dbsurf.distributions.finite import Finite
 from dbsurf.distributions.generic import ByLogProb
+from dbsurf.distributions.k_subset import KSubset
+from dbsurf.distributions.log_partition import LogPartition
+from dbsurf.distributions.markov_chain import MarkovChain
+from dbsurf.distributions.plackett_luce import PlackettLuce
+from dbsurf.distributions.spanning_tree import SpanningTree, complete_graph
+from dbsurf.distributions.structured import Drawn, StructuredDistribution
 
 __all__ = [
     "Bits",
@@ -14,9 +28,17 @@ __all__ = [
     "Categories",
     "Combination",
     "Coordinates",
+    "Drawn",
     "Finite",
+    "KSubset",
+    "LogPartition",
+    "MarkovChain",
     "OneHot",
+    "PlackettLuce",
     "Points",
+    "SpanningTree",
+    "StructuredDistribution",
+    "complete_graph",
     "coordinates",
     "register",
 ]
