@@ -14,27 +14,28 @@ from dbsurf.estimators import Variant, unregister
 HALF = Independent(Bernoulli(torch.full((3,), 0.5, dtype=torch.float64)), 1)
 
 
-class Halved(dbsurf.LOORF):
-    """LOORF with half of the samples that it is given."""
+class Shifted(dbsurf.LOORF):
+    """LOORF under another name, with an option that changes nothing."""
 
-    variants = (Variant("halved", "#123456", options={"least": 2}, cost="n // 2"),)
+    variants = (Variant("shifted", "#123456", options={"shift": 2.0}),)
 
-    def __init__(self, n: int, *, least: int = 2, validate: bool = True) -> None:
-        super().__init__(max(least, n // 2), validate=validate)
+    def __init__(self, n: int, *, shift: float = 0.0, validate: bool = True) -> None:
+        super().__init__(n, validate=validate)
+        self.shift = shift
 
 
 @pytest.fixture
-def halved() -> Iterator[type[dbsurf.Estimator]]:
-    yield dbsurf.register(Halved)
-    unregister(Halved)
+def shifted() -> Iterator[type[dbsurf.Estimator]]:
+    yield dbsurf.register(Shifted)
+    unregister(Shifted)
 
 
-def test_a_registered_class_is_found_by_name_and_compared(halved):
-    assert "halved" in dbsurf.available()
-    assert isinstance(dbsurf.get("Halved", 8), Halved)
-    assert dbsurf.get("Halved(8)").n == 4
+def test_a_registered_class_is_found_by_name_and_compared(shifted):
+    assert "shifted" in dbsurf.available()
+    assert isinstance(dbsurf.get("Shifted", 8), Shifted)
+    assert dbsurf.get("Shifted(8, shift=3.0)").shift == 3
     found = dbsurf.compare(lambda x: x.sum(-1).square(), HALF, 4, draws=20)
-    assert "Halved(4, least=2)" in [row.estimator for row in found.rows]
+    assert "Shifted(4, shift=2.0)" in [row.estimator for row in found.rows]
 
 
 def test_what_cannot_be_registered():
@@ -74,6 +75,8 @@ def test_names_of_version_0_1_say_the_new_one():
         dbsurf.QuadraticCV(2, "values")
     with pytest.raises(AttributeError, match="sequences.IID is now called IIDGroup"):
         dbsurf.sequences.IID  # noqa: B018
+    with pytest.raises(AttributeError, match="register is now called register_distribution"):
+        dbsurf.distributions.register  # noqa: B018
 
 
 def test_a_drop_in_keeps_the_marginals():

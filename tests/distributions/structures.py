@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from dbsurf.distributions import (
-    Drawn,
     KSubset,
     MarkovChain,
     PlackettLuce,
     SpanningTree,
+    Structure,
     complete_graph,
 )
 
@@ -39,7 +39,7 @@ class Case(NamedTuple):
         """Random parameters; those of a law that never differs over the batch are broadcast."""
         return [scale * torch.randn(*batch, *shape, dtype=dtype) for shape in self.shapes]
 
-    def states(self, law: Drawn) -> Tensor:
+    def states(self, law: Structure) -> Tensor:
         """All values, ``(states, *event)``, in the dtype of the law's samples."""
         return torch.tensor(self.values).to(law.sample().dtype)
 
@@ -162,7 +162,7 @@ RANKINGS = [
 ]
 
 
-def over_batch(states: Tensor, law: Drawn) -> Tensor:
+def over_batch(states: Tensor, law: Structure) -> Tensor:
     """States ``(states, *event)`` for every batch element."""
     lead = (len(states), *(1,) * len(law.batch_shape))
     return states.reshape(*lead, *law.event_shape).expand(

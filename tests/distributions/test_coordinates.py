@@ -22,7 +22,7 @@ from torch.distributions import (
 
 import dbsurf
 from cases import CASES
-from dbsurf.distributions import Bits, coordinates, register
+from dbsurf.distributions import Bits, coordinates, register_distribution
 from ztests import assert_mean
 
 f64 = torch.float64
@@ -110,7 +110,7 @@ class Coin(Distribution):
 
 
 def test_a_user_adds_a_law():
-    @register(Coin)
+    @register_distribution(Coin)
     def open_coin(base: Coin, dist: Distribution) -> Bits:
         chance = 0.25 + 0.5 * torch.sigmoid(base.lift)
         return Bits(Bernoulli(chance), dist)

@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 from torch.distributions import kl_divergence
 
-from conftest import assert_mean
 from dbsurf.distributions import (
     KSubset,
     MarkovChain,
@@ -19,6 +18,7 @@ from dbsurf.distributions import (
     SpanningTree,
     complete_graph,
 )
+from ztests import assert_mean
 
 f64 = torch.float64
 SCALES = [1.0, 60.0]

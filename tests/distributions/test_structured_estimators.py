@@ -9,7 +9,6 @@ from torch import Tensor
 from torch.distributions import Independent
 
 import dbsurf
-from conftest import assert_mean
 from dbsurf.distributions import (
     Combination,
     KSubset,
@@ -18,6 +17,7 @@ from dbsurf.distributions import (
     complete_graph,
     coordinates,
 )
+from ztests import assert_mean
 
 f64 = torch.float64
 each_family = pytest.mark.parametrize("case", FAMILY, ids=lambda case: case.name)

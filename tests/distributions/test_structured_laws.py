@@ -10,7 +10,6 @@ import torch
 from structures import bits, close, pick
 from torch import Tensor
 
-from conftest import assert_mean
 from dbsurf.distributions import (
     KSubset,
     LogPartition,
@@ -19,6 +18,7 @@ from dbsurf.distributions import (
     SpanningTree,
     complete_graph,
 )
+from ztests import assert_mean
 
 f64 = torch.float64
 INF = math.inf

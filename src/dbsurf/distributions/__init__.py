@@ -1,15 +1,21 @@
-"""Distributions as coordinates: `coordinates` opens one, `register` adds a type.
+"""Distributions as coordinates: `coordinates` opens one, `register_distribution` adds a type.
 
 Laws with structure (`KSubset` and others) are torch distributions of their own.
 """
 
-from dbsurf.distributions import (  # noqa: F401 (they register laws)
+from dbsurf.distributions import (  # noqa: F401 (they register_distribution laws)
     counts,
     joint,
     scipy_laws,
     structured_coordinates,
 )
-from dbsurf.distributions.base import ByLogits, Combination, Coordinates, coordinates, register
+from dbsurf.distributions.base import (
+    ByLogits,
+    Combination,
+    Coordinates,
+    coordinates,
+    register_distribution,
+)
 from dbsurf.distributions.bits import Bits
 from dbsurf.distributions.categories import Categories, OneHot, Points
 from dbsurf.distributions.finite import Finite
@@ -19,7 +25,7 @@ from dbsurf.distributions.log_partition import LogPartition
 from dbsurf.distributions.markov_chain import MarkovChain
 from dbsurf.distributions.plackett_luce import PlackettLuce
 from dbsurf.distributions.spanning_tree import SpanningTree, complete_graph
-from dbsurf.distributions.structured import Drawn, StructuredDistribution
+from dbsurf.distributions.structured import Structure, StructuredDistribution
 
 __all__ = [
     "Bits",
@@ -28,7 +34,6 @@ __all__ = [
     "Categories",
     "Combination",
     "Coordinates",
-    "Drawn",
     "Finite",
     "KSubset",
     "LogPartition",
@@ -37,8 +42,16 @@ __all__ = [
     "PlackettLuce",
     "Points",
     "SpanningTree",
+    "Structure",
     "StructuredDistribution",
     "complete_graph",
     "coordinates",
-    "register",
+    "register_distribution",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Names of version 0.1 give an error that says the new one."""
+    if name == "register":
+        raise AttributeError("dbsurf.distributions.register is now called register_distribution")
+    raise AttributeError(f"module 'dbsurf.distributions' has no attribute {name!r}")

@@ -2,7 +2,7 @@
 
 `coordinates` opens a distribution once and returns one object that knows its probabilities, how
 category numbers become samples and back, its states, and its score. A registry keyed by type
-decides which class that is, as in ``torch.distributions.kl``; `register` adds a new type.
+decides which class that is, as in ``torch.distributions.kl``; `register_distribution` adds a new type.
 
 An estimate of a gradient is a weighted sum of scores (see `Combination`). `Coordinates.targets`
 says which tensors it is sent to; handing it to autograd is not done here.
@@ -265,7 +265,7 @@ _OPENERS: dict[type, Opener] = {}
 _OTHERS: list[OtherOpener] = []  # for objects that are not torch distributions
 
 
-def register(kind: type[Distribution]) -> Callable[[AnyOpener], AnyOpener]:
+def register_distribution(kind: type[Distribution]) -> Callable[[AnyOpener], AnyOpener]:
     """Register a function that opens distributions of a type.
 
     The decorated function gets two distributions, the one inside any ``Independent`` wrappers and
@@ -280,7 +280,7 @@ def register(kind: type[Distribution]) -> Callable[[AnyOpener], AnyOpener]:
         ...     def __init__(self, chance):
         ...         self.chance = chance
         ...         super().__init__(chance.shape, validate_args=False)
-        >>> @dbsurf.distributions.register(Coin)
+        >>> @dbsurf.distributions.register_distribution(Coin)
         ... def open_coin(base, dist):
         ...     return dbsurf.distributions.coordinates(Bernoulli(base.chance))
         >>> dbsurf.sample(Coin(torch.tensor([0.5, 0.5])), 2).sum(0)

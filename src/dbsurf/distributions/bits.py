@@ -13,7 +13,7 @@ from dbsurf.distributions.base import (
     Draws,
     at_least_float32,
     given_logits,
-    register,
+    register_distribution,
 )
 
 
@@ -66,4 +66,4 @@ class Bits(ByLogits):
         return self.probs * (1 - self.probs)
 
 
-register(Bernoulli)(Bits)
+register_distribution(Bernoulli)(Bits)

@@ -14,7 +14,7 @@ from dbsurf.distributions.base import (
     Shapes,
     at_least_float32,
     given_logits,
-    register,
+    register_distribution,
 )
 
 
@@ -111,11 +111,11 @@ class Points(Categories):
         return self.contract_index(weights, self.encode(samples), centred)
 
 
-@register(Categorical)
+@register_distribution(Categorical)
 def _open_categorical(base: Categorical, dist: Distribution) -> Categories:
     return Categories((dist.batch_shape, dist.event_shape), base)
 
 
-@register(OneHotCategorical)
+@register_distribution(OneHotCategorical)
 def _open_one_hot(base: Any, dist: Distribution) -> OneHot:
     return OneHot((dist.batch_shape, dist.event_shape), base._categorical)

@@ -32,7 +32,7 @@ from dbsurf.distributions.base import (
     Shapes,
     at_least_float32,
     given_logits,
-    register,
+    register_distribution,
 )
 from dbsurf.distributions.generic import ByLogProb
 
@@ -343,6 +343,6 @@ class PoissonLattice(TorchLattice):
         return [(self._rate, self.gradient(combination, samples))]
 
 
-register(Poisson)(PoissonLattice)
+register_distribution(Poisson)(PoissonLattice)
 for _kind in (Binomial, Geometric, NegativeBinomial):
-    register(_kind)(TorchLattice)
+    register_distribution(_kind)(TorchLattice)

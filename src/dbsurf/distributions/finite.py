@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Categorical, Distribution, constraints
 
-from dbsurf.distributions.base import register
+from dbsurf.distributions.base import register_distribution
 from dbsurf.distributions.categories import Points
 
 
@@ -120,6 +120,6 @@ class Finite(Distribution):
         return self.points.movedim(-1, 0)
 
 
-@register(Finite)
+@register_distribution(Finite)
 def _open(base: Finite, dist: Distribution) -> Points:
     return Points((dist.batch_shape, dist.event_shape), base.categorical, base.points, "Finite")

@@ -14,7 +14,7 @@ from dbsurf.distributions.base import (
     Coordinates,
     Draws,
     at_least_float32,
-    register,
+    register_distribution,
 )
 
 
@@ -130,7 +130,7 @@ def _device(base: Distribution) -> torch.device:
     return torch.device("cpu")
 
 
-@register(Distribution)
+@register_distribution(Distribution)
 def _open(base: Distribution, dist: Distribution) -> Coordinates:
     if base.has_enumerate_support and not base.event_shape:
         return Enumerated(base, dist)

@@ -11,7 +11,7 @@ from torch.distributions import constraints
 
 from dbsurf.distributions.structured import (
     LOWEST,
-    Drawn,
+    Structure,
     check_integer,
     check_logits,
     check_mask,
@@ -43,7 +43,7 @@ class _Ranking(constraints.Constraint):
         return inside & distinct & (mask.gather(-1, item) == self.law._ranked()).all(-1)
 
 
-class PlackettLuce(Drawn):
+class PlackettLuce(Structure):
     r"""A ranking of the best k of d items: item numbers, the best first.
 
     $$p(x) = \prod_{j=1}^k \frac{\exp \theta_{x_j}}

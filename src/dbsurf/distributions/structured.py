@@ -23,10 +23,10 @@ from dbsurf.distributions.base import at_least_float32
 LOWEST = -1e30  # stands for a logit of -inf: exp of it is 0, and derivatives are never NaN
 MOST_STATES = 2**20  # the largest support that is enumerated
 
-Law = TypeVar("Law", bound="Drawn")
+Law = TypeVar("Law", bound="Structure")
 
 
-class Drawn(Distribution):
+class Structure(Distribution):
     """A torch distribution whose samples can be drawn from a given generator.
 
     A subclass names its tensor parameters in ``batched``, with how many axes each has besides the
@@ -109,7 +109,7 @@ class Drawn(Distribution):
             )
 
 
-class StructuredDistribution(Drawn):
+class StructuredDistribution(Structure):
     r"""A law $p(x) = \exp(\theta \cdot s(x) - A(\theta))$ on a finite set.
 
     A subclass has ``logits`` $\theta$ of shape ``(*batch, m)`` and defines `log_partition_at` (A

@@ -13,11 +13,10 @@ from dbsurf.distributions.base import (
     Coordinates,
     Draws,
     at_least_float32,
-    attach,
-    register,
+    register_distribution,
 )
 from dbsurf.distributions.generic import ByLogProb
-from dbsurf.distributions.structured import Drawn, StructuredDistribution
+from dbsurf.distributions.structured import Structure, StructuredDistribution
 
 
 class Structured(ByLogProb):
@@ -28,9 +27,9 @@ class Structured(ByLogProb):
         dist: the same, or ``Independent`` of it: several independent ones with one f-value.
     """
 
-    base: Drawn
+    base: Structure
 
-    def __init__(self, base: Drawn, dist: Distribution) -> None:
+    def __init__(self, base: Structure, dist: Distribution) -> None:
         self.base, self.dist, self.name = base, dist, type(base).__name__
         self.batch_shape, self.event_shape = dist.batch_shape, dist.event_shape
         self.device = base.device
@@ -88,18 +87,18 @@ class WithLogPartition(Structured):
         weights, offset = combination.weights, combination.offset
         dtype = self.base.logits.dtype
         if weights is None:
-            assert offset is not None
-            return offset.to(dtype)
+            total = torch.zeros_like(self.base.logits) if offset is None else offset
+            return total.detach().to(dtype)
         score = self.base.score(samples)  # (n, *batch, *several, m)
         weights = weights.detach().reshape(weights.shape + (1,) * (score.ndim - weights.ndim))
         total = (weights * score).sum(0)
         return (total if offset is None else total + offset).to(dtype)
 
-    def attach(self, value: Tensor, combination: Combination, samples: Tensor) -> Tensor:
-        return attach(value, self.base.logits, self.gradient(combination, samples))
+    def targets(self, combination: Combination, samples: Tensor) -> list[tuple[Tensor, Tensor]]:
+        return [(self.base.logits, self.gradient(combination, samples))]
 
 
-@register(Drawn)
-def _open(base: Drawn, dist: Distribution) -> Coordinates:
+@register_distribution(Structure)
+def _open(base: Structure, dist: Distribution) -> Coordinates:
     kind = WithLogPartition if isinstance(base, StructuredDistribution) else Structured
     return kind(base, dist)
