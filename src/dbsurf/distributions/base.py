@@ -2,7 +2,7 @@
 
 `coordinates` opens a distribution once and returns one object that knows its probabilities, how
 category numbers become samples and back, its states, and its score. A registry keyed by type
-decides which class that is, as in ``torch.distributions.kl``; `register_distribution` adds a new type.
+decides which class that is, as in ``torch.distributions.kl``; `register_distribution` adds a type.
 
 An estimate of a gradient is a weighted sum of scores (see `Combination`). `Coordinates.targets`
 says which tensors it is sent to; handing it to autograd is not done here.
