@@ -1,4 +1,4 @@
-"""``dbsurf estimators``: a table of the estimators and what each needs."""
+"""List the estimators: bias, evaluations of f, what else each needs."""
 
 from __future__ import annotations
 
@@ -34,16 +34,20 @@ def run(options: Options) -> None:
 def row(name: str) -> tuple[str, ...]:
     """One estimator; its cells are in the order of `TITLES`."""
     estimator = dbsurf.get(name, 4)
-    parameters = inspect.signature(type(estimator)).parameters
-    own = [word for word in parameters if word not in ("self", "n", "validate")]
     return (
         name,
         "none" if estimator.unbiased else "yes",
         evaluations(name),
         "yes" if estimator.needs_grad_f else "no",
         estimator.distributions,
-        ", ".join(own),
+        ", ".join(options_of(name)),
     )
+
+
+def options_of(name: str) -> list[str]:
+    """Names of the options of an estimator beside n and validate."""
+    parameters = inspect.signature(type(dbsurf.get(name, 4))).parameters
+    return [word for word in parameters if word not in ("self", "n", "validate")]
 
 
 def evaluations(name: str) -> str:

@@ -318,7 +318,7 @@ def test_only_data_sets_of_the_table_are_accepted(capsys):
 
 def test_the_way_to_search_must_be_named(capsys):
     assert main(["nas", "tables"]) == 2
-    assert "nas must be followed by table or supernet, got 'tables'" in capsys.readouterr().err
+    assert "nas must be followed by one of table, supernet, got 'tables'" in capsys.readouterr().err
     with pytest.raises(SystemExit) as stopped:
         main(["nas"])
     assert stopped.value.code == 0
