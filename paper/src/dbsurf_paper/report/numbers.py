@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -98,6 +99,25 @@ def ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
         else:
             found.append((number, number))
     return found
+
+
+def whole(value: Any) -> int | None:
+    """A whole number as it was read from a file; None if it is something else."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def word(value: Any) -> str | None:
+    """A text as it was read from a file; None if it is something else."""
+    return value if isinstance(value, str) else None
+
+
+def given(pattern: str, value: object) -> str:
+    """The pattern with its value; empty if there is none.
+
+    >>> given("{:,} steps", 20_000), given("{:,} steps", None)
+    ('20,000 steps', '')
+    """
+    return "" if value is None else pattern.format(value)
 
 
 def listed(words: Sequence[str]) -> str:
