@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -99,16 +98,6 @@ def ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
         else:
             found.append((number, number))
     return found
-
-
-def whole(value: Any) -> int | None:
-    """A whole number as it was read from a file; None if it is something else."""
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def word(value: Any) -> str | None:
-    """A text as it was read from a file; None if it is something else."""
-    return value if isinstance(value, str) else None
 
 
 def given(pattern: str, value: object) -> str:

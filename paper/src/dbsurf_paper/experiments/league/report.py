@@ -30,7 +30,7 @@ from dbsurf_paper.report.document import (
     Table,
 )
 from dbsurf_paper.report.labels import dataset_name, estimator_name
-from dbsurf_paper.report.numbers import given, whole, word
+from dbsurf_paper.report.numbers import given
 
 COMMAND = "dbsurf league"
 #: The lines of the figure; all others are in the tables.
@@ -246,13 +246,7 @@ def _said(row: Measured) -> str:
 
 def identity(run: Run) -> Mapping[str, str | int | None]:
     """Problem, data set, steps and seed."""
-    chosen = run.configuration
-    return {
-        "problem": word(chosen.get("problem")),
-        "dataset": word(chosen.get("dataset")),
-        "steps": whole(chosen.get("steps")),
-        "seed": whole(chosen.get("seed")),
-    }
+    return run.chosen("problem", "dataset", "steps", "seed")
 
 
 def described(run: Run) -> list[str]:

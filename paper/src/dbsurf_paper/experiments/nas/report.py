@@ -33,7 +33,7 @@ from dbsurf_paper.report.document import (
     is_png,
 )
 from dbsurf_paper.report.labels import dataset_name, estimator_name
-from dbsurf_paper.report.numbers import Mean, counted, given, plus_minus, whole, word
+from dbsurf_paper.report.numbers import Mean, counted, given, plus_minus
 from dbsurf_paper.report.tidy import plain_numbers
 
 COMMAND = "dbsurf sweep table2 --scale laptop"
@@ -293,16 +293,8 @@ def _outcome(ours: Search, group: list[Search]) -> str:
 
 def identity(run: Run) -> Mapping[str, str | int | None]:
     """Kind of search, data set, n, steps, estimator, where accuracies come from, and seed."""
-    chosen = run.configuration
-    return {
-        "mode": word(chosen.get("mode")),
-        "dataset": word(chosen.get("dataset")),
-        "n": whole(chosen.get("n")),
-        "steps": whole(chosen.get("steps")),
-        "estimator": series(run) or None,
-        "landscape": word(run.summary.get("landscape")),
-        "seed": whole(chosen.get("seed")),
-    }
+    searched = {"estimator": series(run) or None, "landscape": run.summary.get("landscape")}
+    return {**run.chosen("mode", "dataset", "n", "steps"), **searched, **run.chosen("seed")}
 
 
 def described(run: Run) -> list[str]:
@@ -320,7 +312,7 @@ def described(run: Run) -> list[str]:
 def measures(run: Run) -> Iterator[tuple[str, str | None, float, dict[str, Any]]]:
     """The numbers of every cell found, with the seed that found it."""
     for cell in run.summary.get("found") or []:
-        seed = {"seed": whole(cell.get("seed"))}
+        seed = {"seed": cell.get("seed")}
         for name, _, value, _ in plain_numbers(cell):
             if name in FOUND:
                 yield f"found_{name}", cell.get("architecture"), value, seed

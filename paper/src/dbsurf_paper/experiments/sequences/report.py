@@ -19,7 +19,7 @@ from dbsurf_paper.report.document import (
     Table,
     is_png,
 )
-from dbsurf_paper.report.numbers import given, whole, word
+from dbsurf_paper.report.numbers import given
 
 COMMAND = "dbsurf sequences"
 CAPTIONS = {
@@ -187,12 +187,7 @@ def sentences(runs: Sequence[Run]) -> list[str]:
 
 def identity(run: Run) -> Mapping[str, str | int | None]:
     """Preset, part of the study, and steps of training."""
-    chosen = run.configuration
-    return {
-        "preset": word(chosen.get("preset")),
-        "part": word(chosen.get("part")),
-        "steps": whole(chosen.get("steps")),
-    }
+    return run.chosen("preset", "part", "steps")
 
 
 def described(run: Run) -> list[str]:

@@ -22,7 +22,7 @@ from dbsurf_paper.report.document import (
     Table,
     is_png,
 )
-from dbsurf_paper.report.numbers import given, whole, word
+from dbsurf_paper.report.numbers import given
 
 CAPTIONS = {
     "figure2": "Figure 2. Gradients of the two-dimensional example at the paper's two samples.",
@@ -234,8 +234,7 @@ def sentences(runs: Sequence[Run]) -> list[str]:
 
 def identity(run: Run) -> Mapping[str, str | int | None]:
     """Preset and seed."""
-    chosen = run.configuration
-    return {"preset": word(chosen.get("preset")), "seed": whole(chosen.get("seed"))}
+    return run.chosen("preset", "seed")
 
 
 def described(run: Run) -> list[str]:

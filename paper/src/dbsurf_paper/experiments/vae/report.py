@@ -30,7 +30,7 @@ from dbsurf_paper.report.document import (
 )
 from dbsurf_paper.report.labels import dataset_name, estimator_name
 from dbsurf_paper.report.labels import label as label_of
-from dbsurf_paper.report.numbers import Difference, given, listed, whole, word
+from dbsurf_paper.report.numbers import Difference, given, listed
 
 FEW = 4  # comparisons that a sentence can name one by one
 
@@ -59,14 +59,8 @@ def sentences(runs: Sequence[Run]) -> list[str]:
 
 def identity(run: Run) -> Mapping[str, str | int | None]:
     """Data set, n, steps, estimator and seed."""
-    chosen = run.configuration
-    return {
-        "dataset": word(chosen.get("dataset")),
-        "n": whole(chosen.get("n")),
-        "steps": whole(chosen.get("steps")),
-        "estimator": series(run) or None,
-        "seed": whole(chosen.get("seed")),
-    }
+    own = run.chosen("dataset", "n", "steps")
+    return {**own, "estimator": series(run) or None, **run.chosen("seed")}
 
 
 def described(run: Run) -> list[str]:
