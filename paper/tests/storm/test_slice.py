@@ -15,7 +15,8 @@ from storm import __main__ as runner
 from storm.results import Result, random_numbers
 
 ROOT = Path(__file__).parents[3]
-PATHS = os.pathsep.join([str(ROOT / "tests"), str(ROOT / "paper" / "tests")])
+ASIDE = [str(ROOT / "tests"), str(ROOT / "paper" / "tests"), os.environ.get("PYTHONPATH")]
+PATHS = os.pathsep.join(filter(None, ASIDE))
 #: Kinds and trials; the sweeps have tests of their own.
 SLICE = {"api": 60, "commands": 6, "kills": 2, "corruption": 6, "disks": 1}
 CHILD = f"""
