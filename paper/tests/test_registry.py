@@ -109,7 +109,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
     (about / "entry_points.txt").write_text("[dbsurf.experiments]\ntiny = tiny\n")
-    monkeypatch.setenv("PYTHONPATH", str(home), prepend=os.pathsep)
+    before = os.environ.get("PYTHONPATH", "")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(home), before])))
     return tmp_path
 
 

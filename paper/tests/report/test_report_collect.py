@@ -59,11 +59,11 @@ def test_unfinished_runs_tell_their_last_step(tmp_path):
 @pytest.mark.parametrize(
     ("file", "content", "reason"),
     [
-        ("summary.json", "{", "summary.json is damaged: Expecting"),
-        ("summary.json", "[1]", "summary.json is damaged: it must hold a JSON object"),
+        ("summary.json", "{", "summary.json is not JSON"),
+        ("summary.json", "[1]", "summary.json must hold a JSON object"),
         ("summary.json", '{"experiment": "vae"}', "summary.json has no configuration"),
-        ("config.json", "\xff", "config.json is damaged: "),
-        ("environment.json", "", "environment.json is damaged: "),
+        ("config.json", "\xff", "config.json is not JSON"),
+        ("environment.json", "", "environment.json is not JSON"),
         ("metrics.csv", "step,seconds\n1,two\n", "metrics.csv: could not convert"),
         ("metrics.csv", "step,seconds\n,2\n", "metrics.csv: line 2 has no step"),
         ("metrics.csv", "step,seconds\n1,2\n2,nan\n", "metrics.csv: line 3: seconds must be fin"),
@@ -77,8 +77,8 @@ def test_damaged_files_are_named_and_the_rest_goes_on(tmp_path, file, content, r
     runs = {run.folder.name: run for run in collect([tmp_path])}
     assert runs["mnist-dbsurf-n4-seed0"].state == FINISHED
     assert runs[bad.name].state == DAMAGED
-    assert runs[bad.name].reason.removeprefix(f"{bad}/").startswith(reason)
-    assert state(runs[bad.name]) == f"damaged: {runs[bad.name].reason}"
+    assert runs[bad.name].reason.startswith(reason)
+    assert state(runs[bad.name]).startswith(f"damaged: {reason}")
 
 
 def test_a_damaged_table_of_a_search_is_named(tmp_path):

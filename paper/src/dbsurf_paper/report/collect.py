@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from dbsurf_paper.files import read_json
+from dbsurf_paper.files import parse_json
 from dbsurf_paper.runs.experiment import ENOUGH, Experiment
 from dbsurf_paper.runs.folder import CONFIG, SUMMARY, verified
 from dbsurf_paper.runs.records import METRICS
@@ -126,11 +126,11 @@ def read(folder: Path, records: Sequence[Experiment]) -> Run | None:
     damaged = Run(folder, None, DAMAGED)
     try:
         if (folder / CONFIG).exists():
-            configuration = read_json(folder / CONFIG)
+            configuration = _json(folder / CONFIG)
             record = record_of(configuration, records)
         summary = {}
         if (folder / SUMMARY).exists():
-            summary = verified(folder, read_json(folder / SUMMARY))
+            summary = verified(folder, _json(folder / SUMMARY))
         if summary:
             configuration = summary.get("configuration", configuration)
             record = record_of(configuration, records, str(summary.get("experiment", "")))
@@ -141,7 +141,7 @@ def read(folder: Path, records: Sequence[Experiment]) -> Run | None:
         metrics = _rows(folder / METRICS)
         check_metrics(metrics)
         tables = {name: _rows(folder / name) for name in record.tables}
-        environment = read_json(folder / ENVIRONMENT) if (folder / ENVIRONMENT).exists() else {}
+        environment = _json(folder / ENVIRONMENT) if (folder / ENVIRONMENT).exists() else {}
     except (ValueError, OSError) as error:
         known = configuration if isinstance(configuration, dict) else {}
         reason = str(error).splitlines()[0]
@@ -171,6 +171,16 @@ def _rows(path: Path) -> Rows:
             )
     except (ValueError, TypeError, csv.Error) as error:  # TypeError: more cells than columns
         raise ValueError(f"{path.name}: {error}") from error
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        content = parse_json(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path.name} is not JSON: {error}") from error
+    if not isinstance(content, dict) or not content:
+        raise ValueError(f"{path.name} must hold a JSON object")
+    return content
 
 
 def record_of(
