@@ -85,7 +85,7 @@ def test_a_damaged_table_of_a_search_is_named(tmp_path):
     folder = nas_run(tmp_path, [94.0], "synthetic", dataset="synthetic")
     (folder / "curves.csv").write_text("a,b\n1,x\n")
     run = only(tmp_path)
-    assert (run.state, run.reason[:31]) == (DAMAGED, "curves.csv: could not convert s")
+    assert (run.state, run.reason[:10]) == (DAMAGED, "curves.csv")
 
 
 @pytest.mark.parametrize(
