@@ -130,7 +130,7 @@ def plan() -> list[TableOptions]:
 
 def method(run: Run) -> str:
     """Estimator, options and setting."""
-    configuration, words = run.configuration, [run.label]
+    configuration, words = run.configuration, [str(run.identity["estimator"])]
     if configuration["estimator"] == "evolution":
         words.append(f"{configuration['population']}/{configuration['tournament']}")
     elif configuration["estimator"] != "random":

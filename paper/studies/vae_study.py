@@ -86,7 +86,7 @@ def report() -> None:
     long = [run for run in binary if run.configuration["steps"] == LONG_STEPS]
     every = [run for run in binary if run.configuration["steps"] < LONG_STEPS]
     labels = {variant.label for variant in STUDIED}
-    short = [run for run in every if run.label in labels]
+    short = [run for run in every if run.identity["estimator"] in labels]
     save_csv(results(runs), RESULTS / "runs.csv")
     # (More digits than usual, so that rounding them again gives what the pages show.)
     save_csv(means(binary), RESULTS / "table1.csv", digits=10)
@@ -138,10 +138,10 @@ def over_loorf(runs: list[Run]) -> str:
     datasets = list(dict.fromkeys(one.dataset for one in comparisons(runs)))
     found: dict[tuple[str, str], dict[int, Run]] = {}
     for run in runs:
-        place = found.setdefault((run.label, run.configuration["dataset"]), {})
+        place = found.setdefault((run.identity["estimator"], run.configuration["dataset"]), {})
         place[run.configuration["seed"]] = run
     rows = []
-    for label in dict.fromkeys(run.label for run in runs):
+    for label in dict.fromkeys(run.identity["estimator"] for run in runs):
         means: dict[str, list[Mean | None]] = {}
         for name in ("train_negative_elbo", "test_negative_elbo"):
             means[name] = []

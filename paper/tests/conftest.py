@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+
 import pytest
 
 from dbsurf_paper.runs.device import half_precision_failure
@@ -16,3 +19,16 @@ def half_precision() -> None:
     reason = half_precision_failure()
     if reason is not None:
         pytest.skip(f"half precision does not work on this processor: {reason}")
+
+
+@pytest.fixture
+def signals_heard() -> Iterator[None]:
+    """SIGINT and SIGHUP do in this test and in the processes that it starts what they usually do.
+
+    ``nohup`` and background jobs ignore them, and what is ignored is inherited.
+    """
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in usual.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)

@@ -57,10 +57,45 @@ def test_help_of_a_command_fits_the_terminal(name, columns, capsys, monkeypatch)
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_a_short_summary(name):
-    """The first paragraph of a command's docstring is its entry in the help of all commands."""
-    for command in parsing.commands(name):
-        assert 10 < len(command.summary) <= 100
-        assert command.summary.endswith(".")
+    """In the help of all commands, and in that of commands of two words."""
+    for text in (parsing.summary(name), *(found.summary for found in parsing.commands(name))):
+        assert 10 < len(text) <= 100
+        assert text.endswith(".")
+
+
+@pytest.mark.parametrize("word", ["--version", "--help", "vea"])
+def test_what_runs_nothing_imports_no_torch_and_takes_half_a_second(word):
+    code = "import sys, time; from dbsurf_paper.commands.main import main\n"
+    code += f"try: main([{word!r}])\nexcept SystemExit: pass\n"
+    code += "print('torch' in sys.modules, time.process_time(), file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    imported, seconds = done.stderr.splitlines()[-1].split()
+    assert imported == "False"
+    assert float(seconds) < 0.5
+
+
+@pytest.mark.parametrize(
+    ("words", "near"),
+    [
+        (["vea"], "; did you mean 'vae'?"),
+        (["dance"], "got 'dance'"),
+        (["nas", "tabel"], "; did you mean 'table'?"),
+        (["toy", "--preset", "smok"], "; did you mean 'smoke'?"),
+        (["sweep", "tabel1"], "; did you mean 'table1'?"),
+        (["data", "fetch", "mnits"], "; did you mean 'mnist'?"),
+        (["vae", "--dataset", "fashon-mnist"], "; did you mean 'fashion-mnist'?"),
+        (["vae", "--estimator", "DBsruf"], "; did you mean 'dbsurf'?"),
+        (["vae", "--estimator-options", "alpah=2"], "; dbsurf has alpha, debias"),
+        (["vae", "--estimator", "disarm", "--estimator-options", "a=2"], "; disarm has no options"),
+    ],
+)
+def test_wrong_names_get_the_right_ones_in_the_same_line(words, near, tmp_path, capsys):
+    if words[0] == "vae":
+        words = [*words, "--out", str(tmp_path)]
+    assert cli.main(words) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert error.endswith(f"{near}\n")
 
 
 @pytest.mark.parametrize(
@@ -154,19 +189,35 @@ def test_a_reader_that_leaves_is_no_error():
     assert done.stderr == ""
 
 
+@pytest.mark.parametrize("word", ["--version", "--help", "estimators", "dance"])
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-"])
+def test_no_standard_output_is_no_error(word, closed, tmp_path):
+    """As a service may start it: nothing is printed, and files do not get what was to be."""
+    line = f'"{sys.executable}" -m dbsurf_paper {word} {closed}'
+    done = subprocess.run(["sh", "-c", line], stderr=subprocess.PIPE, text=True)
+    assert done.returncode == (2 if word == "dance" else 0)
+    told = word == "dance" and closed == ">&-"
+    assert done.stderr.count("\n") == told
+    assert "Traceback" not in done.stderr
+
+
+def test_a_run_and_its_processes_without_standard_output(tmp_path):
+    line = "sweep vae --grid steps=2 bound_images=10 final_images=10 --workers 1"
+    words = f'"{sys.executable}" -m dbsurf_paper {line} --out "{tmp_path}" >&- 2>&-'
+    assert subprocess.run(["sh", "-c", words]).returncode == 0
+    assert len(list(tmp_path.glob("*/summary.json"))) == 1
+
+
 @pytest.mark.parametrize("words", [["--help"], [], ["vae", "--preset", "smoke"]])
-def test_the_library_alone_names_the_extra_in_one_line(words):
-    """As after an install without dependencies."""
+def test_missing_packages_are_one_line(words):
+    """As after an installation without dependencies."""
     hidden = ("tyro", "rich", "matplotlib", "pandas", "pooch", "tqdm", "tensorboard", "jinja2")
     code = f"import sys; sys.modules |= dict.fromkeys({hidden}); "
     code += "from dbsurf_paper.commands.main import main; raise SystemExit(main(sys.argv[1:]))"
     done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stdout == ""
-    assert done.stderr == (
-        "dbsurf: error: the dbsurf command needs the packages of dbsurf-paper: "
-        "pip install dbsurf-paper\n"
-    )
+    assert done.stderr == f"dbsurf: error: {cli.EXTRA}\n"
 
 
 def test_exact_works_for_finite_supports_only(capsys):

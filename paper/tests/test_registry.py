@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import os
 import subprocess
 import sys
 from dataclasses import MISSING, fields
@@ -14,6 +16,7 @@ from dbsurf_paper.commands import parsing
 from dbsurf_paper.experiments import registry
 from dbsurf_paper.runs.experiment import Experiment
 
+PARTS = ("sections", "sentences", "identity", "described", "measures")
 # One folder: the package of a new experiment, as another distribution would ship it.
 TINY = '''
 """Counts to a number."""
@@ -64,6 +67,15 @@ def sentences(runs):
     return [f"Counting ended {len(found)} times."] if found else []
 
 
+def identity(run):
+    chosen = run.configuration
+    return {"number": chosen.get("number"), "colour": "green", "seed": chosen.get("seed")}
+
+
+def described(run):
+    return ["", f"up to {run.configuration['number']}", "in green"]
+
+
 def measures(run):
     yield "twice_the_total", None, 2.0 * run.summary["total"], {}
 
@@ -78,6 +90,7 @@ EXPERIMENTS = (
         run=run,
         headline=Headline("total", "total"),
         summary=SummaryFormat({"number": int}, ("seconds", "total"), "rows", {}, False),
+        tables=("steps.csv",),
         sweeps={"count": lambda scale, data_dir: [Options(seed=seed) for seed in range(2)]},
         demo=lambda data_dir: [Options(number=7)],
         report="tiny",
@@ -96,7 +109,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
     (about / "entry_points.txt").write_text("[dbsurf.experiments]\ntiny = tiny\n")
-    monkeypatch.setenv("PYTHONPATH", str(home))
+    before = os.environ.get("PYTHONPATH", "")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(home), before])))
     return tmp_path
 
 
@@ -132,7 +146,18 @@ def test_a_new_experiment_is_one_folder_and_one_record(place):
     assert "Totals: [1, 2, 3, 4, 5]." in text
     assert "Counting ended 5 times." in text
     assert "`dbsurf tiny --number 5`" in text
-    assert "twice_the_total" in (place / "page" / "results.csv").read_text()
+    assert "| up to 5, in green (finished) |" in text
+    rows = list(csv.DictReader((place / "page" / "results.csv").read_text().splitlines()))
+    assert list(rows[0])[4:7] == ["number", "colour", "seed"]
+    assert "estimator" not in rows[0]
+    twice = [row for row in rows if row["measure"] == "twice_the_total"]
+    assert [(row["number"], row["seed"], row["value"]) for row in twice] == [
+        ("1", "0", "2.0"),
+        ("2", "0", "4.0"),
+        ("3", "0", "6.0"),
+        ("3", "1", "8.0"),
+        ("5", "0", "10.0"),
+    ]
 
 
 def test_the_demo_has_a_run_of_it(place, monkeypatch):
@@ -159,7 +184,7 @@ def test_every_folder_of_experiments_has_its_records_and_every_record_works():
     for record in records:
         assert [command for command in parsing.commands(record.group) if command.run is record.run]
         parts = record.report_parts()
-        assert all(callable(getattr(parts, name)) for name in ("sections", "sentences", "measures"))
+        assert all(callable(getattr(parts, name)) for name in PARTS)
         assert parts.sentences([]) == []
         assert all(section.blocks for section in parts.sections([]))
         for preset in record.presets.values():

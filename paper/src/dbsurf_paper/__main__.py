@@ -1,5 +1,5 @@
 """``python -m dbsurf_paper`` is the command ``dbsurf``."""
 
-from dbsurf_start import main
+from dbsurf_paper.commands.main import main
 
 raise SystemExit(main())

@@ -44,17 +44,6 @@ def tar(files: dict[str, bytes], mode: str = "w:gz") -> bytes:
     return buffer.getvalue()
 
 
-def deb(files: dict[str, bytes]) -> bytes:
-    parts = b"!<arch>\n"
-    for name, content in {
-        "debian-binary": b"2.0\n",
-        "data.tar.xz": tar(files, "w:xz"),
-    }.items():
-        header = f"{name:<16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(content):<10}`\n"
-        parts += header.encode() + content + b"\n" * (len(content) % 2)
-    return parts
-
-
 def test_idx_plain_and_compressed(tmp_path):
     for name, content in (("a-ubyte", idx(IMAGES)), ("a-ubyte.gz", gzip.compress(idx(IMAGES)))):
         (tmp_path / name).write_bytes(content)
@@ -89,7 +78,7 @@ def test_png_csv_and_labels():
     np.testing.assert_array_equal(labels["x/train_lables.json"], [3, 1, 2])
 
 
-@pytest.mark.parametrize("pack", [tar, lambda files: tar(files, "w"), deb])
+@pytest.mark.parametrize("pack", [tar, lambda files: tar(files, "w")])
 def test_archives_give_what_is_inside_and_pass_over_the_rest(pack):
     files = {
         "package/data/train-images-idx3-ubyte.gz": gzip.compress(idx(IMAGES)),

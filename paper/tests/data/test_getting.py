@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_formats import deb, idx, tar
+from test_formats import idx, tar
 
 from dbsurf_paper.commands.main import main
 from dbsurf_paper.data import CATALOG, assemble, store
@@ -92,9 +92,8 @@ def good(folder: Path) -> bool:
 # --- import ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("pack", [tar, deb], ids=["tarball", "deb"])
-def test_import_of_a_package(tmp_path, pack):
-    (tmp_path / "package").write_bytes(pack({f"data/{k}": v for k, v in FILES.items()}))
+def test_import_of_a_package(tmp_path):
+    (tmp_path / "package").write_bytes(tar({f"data/{k}": v for k, v in FILES.items()}))
     assert [name for name, _ in import_files([tmp_path / "package"], tmp_path / "d")] == ["small"]
     assert good(tmp_path / "d")
 
@@ -131,10 +130,12 @@ def test_what_is_not_recognised_is_not_imported(tmp_path):
 
 def test_own_images_need_the_right_shape(tmp_path):
     np.savez(tmp_path / "a.npz", x_train=np.zeros((3, 9, 9)), x_test=np.zeros((3, 9, 9)))
-    with pytest.raises(ValueError, match=r"x_train must be 28x28 images.*got uint8 of .*9, 9"):
+    with pytest.raises(
+        ValueError, match=r"x_train of .* must be 28x28 images.*got uint8 of .*9, 9"
+    ):
         import_files([tmp_path / "a.npz"], tmp_path, "mine")
     np.savez(tmp_path / "a.npz", x_train=np.full((3, 784), 7.0), x_test=np.zeros((3, 784)))
-    with pytest.raises(ValueError, match=r"x_train must be 28x28 images.*got float64"):
+    with pytest.raises(ValueError, match=r"x_train of .* must be 28x28 images.*got float64"):
         import_files([tmp_path / "a.npz"], tmp_path, "mine")
     np.savez(tmp_path / "a.npz", x_train=np.zeros((3, 784)))
     with pytest.raises(ValueError, match="must hold arrays x_train and x_test, got x_train"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bz2
-import gzip
 import hashlib
 import os
 import pickle
@@ -111,19 +110,14 @@ def test_without_the_pickle_the_table_lacks_12_epochs_and_import_says_so(tmp_pat
     assert good(target, lacking=nasbench.TWELVE_EPOCHS)
 
 
-@pytest.mark.parametrize("kind", ["one array", "columns", "csv.gz"])
+@pytest.mark.parametrize("kind", ["one array", "columns"])
 def test_import_of_a_ready_table(tmp_path, small, kind):
     names = list(nasbench.SOURCES)
     if kind == "one array":
         table = np.stack([ARRAYS[name] for name in names], 1)
         np.savez(tmp_path / "t.npz", arch=ARRAYS["arch"], columns=np.array(names), acc=table)
-    elif kind == "columns":
-        np.savez(tmp_path / "t.npz", **ARRAYS)
     else:
-        frame = pd.DataFrame({name: np.char.mod("%.5f", ARRAYS[name]) for name in names})
-        frame.insert(0, "arch", FRAMES[FILE_C]["cellstr"])
-        text = frame.rename_axis("index").to_csv().encode()
-        (tmp_path / "nasbench201.csv.gz").write_bytes(gzip.compress(text))
+        np.savez(tmp_path / "t.npz", **ARRAYS)
     (file,) = (path for path in tmp_path.iterdir())
     import_files([file], tmp_path / "d")
     assert good(tmp_path / "d")
@@ -400,6 +394,6 @@ def test_the_real_shards_are_an_incomplete_folder(tmp_path):
 @needs_table
 @needs_sources
 def test_real_files_of_every_kind_give_the_same_table(tmp_path):
-    for place in (DATA / "nasbench201.npz", DATA / "nasbench201.csv.gz", SOURCES):
+    for place in (DATA / "nasbench201.npz", SOURCES):
         shutil.rmtree(tmp_path / "d", ignore_errors=True)
         assert [name for name, _ in import_files([place], tmp_path / "d")] == ["nasbench201"]

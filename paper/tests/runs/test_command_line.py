@@ -82,8 +82,9 @@ def test_memory_that_is_not_there_is_one_line(monkeypatch, capsys):
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="looks into /proc")
+@pytest.mark.usefixtures("signals_heard")
 def test_ctrl_c_while_torch_is_imported_is_one_line():
-    code = "import sys; from dbsurf_start import main; sys.exit(main())"
+    code = "import sys; from dbsurf_paper.commands.main import main; sys.exit(main())"
     line = [sys.executable, "-c", code, "vae", "--help"]
     process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     maps, end = Path(f"/proc/{process.pid}/maps"), time.monotonic() + 60

@@ -331,6 +331,31 @@ def test_a_lock_whose_file_was_removed_meanwhile_is_still_one_lock(tmp_path):
         raise AssertionError("both hold it")
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_a_symbolic_link_in_place_of_a_lock_is_not_followed(there, data, tmp_path, capsys):
+    """A run folder from elsewhere must not make us write into files outside of it."""
+    target, out = tmp_path / "precious", tmp_path / "run"
+    if there:
+        target.write_text("mine")
+    out.mkdir()
+    (out / LOCK).symlink_to(target)
+    assert main(words(data, out)) == 2
+    line = one_line(capsys.readouterr().err)
+    assert f"{out / LOCK} must be a file, got a symbolic link" in line
+    assert target.exists() == there
+    assert not there or target.read_text() == "mine"
+
+
+def test_a_link_that_comes_after_the_check_is_not_followed_either(tmp_path, monkeypatch):
+    target = tmp_path / "precious"
+    target.write_text("mine")
+    (tmp_path / LOCK).symlink_to(target)
+    monkeypatch.setattr(Path, "is_symlink", lambda self: False)
+    with pytest.raises(OSError, match="symbolic link"), exclusive(tmp_path / LOCK):
+        raise AssertionError("locked")
+    assert target.read_text() == "mine"
+
+
 def test_what_a_killed_run_left_is_removed_and_its_last_checkpoint_named(run, finished, data):
     """Killed in the middle of writing, and between the two renames of the last checkpoint."""
     (run / "summary.json").unlink()
@@ -374,6 +399,7 @@ def test_temporary_files_of_others_stay_where_the_folder_is_shared(tmp_path):
     ]
 
 
+@pytest.mark.usefixtures("signals_heard")
 def test_a_closed_terminal_saves(data, tmp_path):
     """The terminal is closed: SIGHUP comes, and nothing can be printed any more."""
     out = tmp_path / "run"
@@ -410,6 +436,32 @@ def test_ignored_sighup_stays_ignored(data, tmp_path):
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).stdout == b"False\n"
 
 
+def test_a_run_under_nohup_ends_as_if_nothing_had_happened(data, tmp_path):
+    out = tmp_path / "run"
+    ignored = {signal.SIGHUP, signal.SIGINT}
+    line = [sys.executable, "-m", "dbsurf_paper", *words(data, out), "--steps", "2000"]
+    process = subprocess.Popen(
+        line,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: [signal.signal(number, signal.SIG_IGN) for number in ignored],
+    )
+    status, end = Path(f"/proc/{process.pid}/status"), time.monotonic() + 60
+    while not (out / "metrics.csv").exists():  # signals come while it imports, and while it trains
+        assert time.monotonic() < end
+        for number in ignored:
+            process.send_signal(number)
+        time.sleep(0.05)
+    found = dict(row.split(":", 1) for row in status.read_text().splitlines())
+    mask = int(found["SigIgn"], 16)
+    assert all(mask >> (number - 1) & 1 for number in ignored)
+    for number in ignored:
+        process.send_signal(number)
+    _, error = process.communicate(timeout=60)
+    assert (process.returncode, "Traceback" in error) == (0, False)
+    assert (out / "summary.json").exists()
+
+
 def test_an_interrupt_after_training_names_the_command_too(data, tmp_path, monkeypatch, capsys):
     def interrupted(self: Any) -> None:
         raise KeyboardInterrupt
@@ -422,6 +474,7 @@ def test_an_interrupt_after_training_names_the_command_too(data, tmp_path, monke
     assert main(shlex.split(line.split("; go on with: ")[1])[1:]) == 0
 
 
+@pytest.mark.usefixtures("signals_heard")
 def test_sighup_twice_is_one_request():
     from dbsurf_paper.runs.processes import Interruption
 

@@ -67,6 +67,7 @@ def test_stopwatch_leaves_pauses_out():
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.usefixtures("signals_heard")
 def test_first_signal_is_noted_second_stops(number):
     before = signal.getsignal(number)
     with Interruption() as interruption:

@@ -27,6 +27,7 @@ def until(condition: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.usefixtures("signals_heard")
 def test_a_signal_saves_every_seed_and_leaves_no_process(tmp_path):
     out, data = tmp_path / "run", digits(tmp_path)
     line = f"nas supernet --dataset digits --n 3 --seeds 2 --jobs 2 --device cpu --out {out} "

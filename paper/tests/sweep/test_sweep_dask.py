@@ -123,6 +123,7 @@ def test_the_schedulers_death_ends_in_one_line_with_the_command(data, tmp_path, 
     assert read_checkpoint(run)["state"]["trainer"]["steps"] > 0
 
 
+@pytest.mark.usefixtures("signals_heard")
 def test_a_cluster_of_its_own_is_left_with_everything_saved(data, tmp_path):
     grid = [word for word in TINY if not word.startswith("checkpoint_every")]
     grid += ["steps=100000", "checkpoint_every=100000"]

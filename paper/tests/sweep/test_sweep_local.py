@@ -98,6 +98,7 @@ def test_a_killed_worker_and_a_killed_sweep_lose_nothing_and_repeat_nothing(
     assert f"6 runs: 6 done ({len(before)} of them before)" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("signals_heard")
 def test_ctrl_c_saves_and_the_same_command_goes_on(data, tmp_path, whole, monkeypatch):
     out, log = tmp_path / "out", tmp_path / "log"
     line = [*words(data, out, "steps=200", "estimator=dbsurf", "seed=0..1"), "--workers", "1"]

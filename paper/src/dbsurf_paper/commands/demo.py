@@ -1,4 +1,4 @@
-"""``dbsurf demo``: small runs of all experiments, without a download, and a report of them."""
+"""Small runs of all experiments and a report of them: three minutes, no download."""
 
 from __future__ import annotations
 

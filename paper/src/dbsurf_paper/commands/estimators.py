@@ -1,4 +1,4 @@
-"""``dbsurf estimators``: a table of the estimators and what each needs."""
+"""List the estimators: bias, evaluations of f, what else each needs."""
 
 from __future__ import annotations
 
@@ -35,13 +35,17 @@ def run(options: Options) -> None:
 def row(name: str) -> tuple[str, ...]:
     """One estimator; its cells are in the order of `TITLES`."""
     estimator, first = dbsurf.get(name, 4), estimator_class(name).variants[0]
-    parameters = inspect.signature(type(estimator)).parameters
-    own = [word for word in parameters if word not in ("self", "n", "validate")]
     return (
         name,
         "none" if estimator.unbiased else "yes",
         first.cost,
         estimator.grad_f.words,
         estimator.accepts.words,
-        ", ".join(own),
+        ", ".join(options_of(name)),
     )
+
+
+def options_of(name: str) -> list[str]:
+    """Names of the options of an estimator beside n and validate."""
+    parameters = inspect.signature(estimator_class(name)).parameters
+    return [word for word in parameters if word not in ("self", "n", "validate")]

@@ -1,17 +1,23 @@
 """The entry point of the ``dbsurf`` command: runs a subcommand, reports errors in one line.
 
 Exit statuses: 0 for success, 2 for bad input, 130 for an interrupt, 141 for a closed output pipe.
+Torch takes seconds to import: nothing here imports it before a subcommand needs it.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
+from importlib.metadata import version
 from importlib.util import find_spec
-
-import dbsurf
+from types import FrameType
 
 BAD_INPUT, INTERRUPTED, NO_READER = 2, 130, 141
 EXTRA = "the dbsurf command needs the packages of dbsurf-paper: pip install dbsurf-paper"
@@ -22,9 +28,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
+    open_streams()
     try:
         if "--version" in words:
-            print(f"dbsurf {dbsurf.__version__}")
+            print(f"dbsurf {version('dbsurf')}")
         else:
             run(words)
         sys.stdout.flush()
@@ -42,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         if debug:
             raise
-        print(f"dbsurf: error: {error}", file=sys.stderr)
+        print(f"dbsurf: error: {error}{suggestion(str(error))}", file=sys.stderr)
         return BAD_INPUT
     except (MemoryError, RuntimeError) as error:
         if debug or not out_of_memory(error):
@@ -50,6 +57,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("dbsurf: error: this machine does not have enough memory", file=sys.stderr)
         return BAD_INPUT
     return 0
+
+
+def open_streams() -> None:
+    """Send output to the null device where the process was started without it (``>&-``).
+
+    Python sets such a stream to None. The file descriptor is taken too: otherwise the next file
+    that is opened would get its number, and whatever a library prints would be written into it.
+    """
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_WRONLY)
+            if null != number:
+                os.dup2(null, number)
+                os.close(null)
+            os.set_inheritable(number, True)
+            setattr(sys, name, open(number, "w", closefd=False))  # noqa: SIM115
+
+
+def suggestion(error: str) -> str:
+    """What to add to an error about a wrong name: the nearest right one, or the right ones.
+
+    >>> suggestion("dataset must be one of digits, mnist, got 'mnits'")
+    "; did you mean 'mnist'?"
+    """
+    listed = r"must be (?:followed by )?one of ([^\n]*?)(?: for [^,]*)?, got '([^']*)'"
+    if found := re.search(listed, error):
+        near = get_close_matches(found[2].lower(), found[1].split(", "), n=1)
+        return f"; did you mean {near[0]!r}?" if near else ""
+    if found := re.search(r"options of (\w+) do not fit: .* unexpected keyword", error):
+        from dbsurf_paper.commands.estimators import options_of
+
+        return f"; {found[1]} has {', '.join(options_of(found[1])) or 'no options'}"
+    return ""
 
 
 def out_of_memory(error: Exception) -> bool:
@@ -62,10 +102,33 @@ def run(words: Sequence[str]) -> None:
     """Find the subcommand, read its options, run it."""
     if find_spec("tyro") is None:  # only the library is installed
         raise ValueError(EXTRA)
-    from dbsurf_paper.commands.parsing import parse
+    with stopping_at_once():
+        from dbsurf_paper.commands.parsing import parse
 
-    command, options = parse(words)
+        command, options = parse(words)
     command.run(options)
+
+
+@contextmanager
+def stopping_at_once() -> Iterator[None]:
+    """Ctrl-C ends the process: there is nothing to save yet, and an import cannot be interrupted.
+
+    Where SIGINT is ignored, as in a background job, it stays ignored.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.SIG_IGN or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, _stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    os.write(2, b"dbsurf: interrupted\n")
+    os._exit(INTERRUPTED)
 
 
 if __name__ == "__main__":

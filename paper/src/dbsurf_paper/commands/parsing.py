@@ -7,11 +7,14 @@ define ``Options``, a frozen dataclass whose fields and docstrings are the comma
 
 from __future__ import annotations
 
+import ast
 import importlib
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, make_dataclass
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated, Any, Literal, Union
 
 import tyro
@@ -73,8 +76,18 @@ def commands(name: str) -> list[Command]:
 
 def names() -> list[str]:
     """First words of all subcommands, in the order of the help."""
-    experiments = dict.fromkeys(record.group for record in registry.every())
-    return ["demo", "estimators", *experiments, "sweep", "report", "data", "completion"]
+    return ["demo", "estimators", *registry.groups(), "sweep", "report", "data", "completion"]
+
+
+def summary(name: str) -> str:
+    """The first line of the docstring of a subcommand's module, which is not imported."""
+    if name == "completion":
+        return str(Completion.__doc__)
+    found = find_spec({**registry.groups(), **MODULES}[name])
+    assert found is not None
+    assert found.origin is not None
+    text = ast.get_docstring(ast.parse(Path(found.origin).read_text())) or name
+    return text.splitlines()[0]
 
 
 def parse(words: Sequence[str]) -> tuple[Command, Any]:
@@ -82,9 +95,7 @@ def parse(words: Sequence[str]) -> tuple[Command, Any]:
     tyro._experimental_options["ansi_codes"] = colourful()
     name, *rest = words or ["--help"]
     if name in ("-h", "--help"):  # prints and exits
-        tyro.cli(
-            every_command(), args=["--help"], prog="dbsurf", description=DESCRIPTION, config=LOOK
-        )
+        tyro.cli(overview(), args=["--help"], prog="dbsurf", description=DESCRIPTION, config=LOOK)
     if name not in MODULES and name != "completion" and name not in registry.groups():
         raise ValueError(f"the command must be one of {', '.join(names())}, got {name!r}")
     found = commands(name)
@@ -94,7 +105,9 @@ def parse(words: Sequence[str]) -> tuple[Command, Any]:
         if second in ("-h", "--help"):
             tyro.cli(_one_of(found), args=["--help"], prog=f"dbsurf {name}", config=LOOK)
         if second not in known:
-            raise ValueError(f"{name} must be followed by {' or '.join(known)}, got {second!r}")
+            raise ValueError(
+                f"{name} must be followed by one of {', '.join(known)}, got {second!r}"
+            )
         found = [known[second]]
     (command,) = found
     extra: dict[str, Any] = {}
@@ -115,8 +128,17 @@ def colourful() -> bool:
     return sys.stdout.isatty() and sys.stderr.isatty() and not os.environ.get("NO_COLOR")
 
 
+def overview() -> Any:
+    """All subcommands without their options, as one type that tyro can read."""
+    choices = [
+        Annotated[make_dataclass(name, []), tyro.conf.subcommand(name, description=summary(name))]
+        for name in names()
+    ]
+    return Union[tuple(choices)]  # noqa: UP007
+
+
 def every_command() -> Any:
-    """All subcommands as one type that tyro can read."""
+    """All subcommands with their options, for the completion script."""
     choices = []
     for name in names():
         found = commands(name)
@@ -124,8 +146,7 @@ def every_command() -> Any:
             choices.append(_choice(found[0], 0))
             continue
         group = make_dataclass(name, [("search", _one_of(found))])
-        text = f"{registry.load(name)[0].title}: {' or '.join(one.words[1] for one in found)}."
-        choices.append(Annotated[group, tyro.conf.subcommand(name, description=text)])
+        choices.append(Annotated[group, tyro.conf.subcommand(name, description=summary(name))])
     return Union[tuple(choices)]  # noqa: UP007
 
 

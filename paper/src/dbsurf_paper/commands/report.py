@@ -1,4 +1,4 @@
-"""``dbsurf report``: one page with the results of runs."""
+"""Write one page from finished runs: tables, figures, and the command behind every number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``dbsurf data``: list, download, import and check data sets."""
+"""List, fetch, import or check data sets."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import math
 import re
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
@@ -210,22 +210,6 @@ def _tar(name: str, data: bytes, room: Room) -> Arrays:
     return found
 
 
-def _deb(name: str, data: bytes, room: Room) -> Arrays:
-    for member, content in _ar_members(data):
-        if member.startswith("data.tar"):
-            return _tar(member, content, room)
-    raise ValueError(f"{name} holds no data.tar")
-
-
-def _ar_members(data: bytes) -> Iterator[tuple[str, bytes]]:
-    position = 8
-    while position + 60 <= len(data):
-        header = data[position : position + 60]
-        size = int(header[48:58])
-        yield header[:16].decode("ascii").strip(" /"), data[position + 60 : position + 60 + size]
-        position += 60 + size + size % 2
-
-
 def _is_tar(name: str, data: bytes) -> bool:
     return data[257:262] == b"ustar"
 
@@ -234,7 +218,6 @@ Recognised = Callable[[str, bytes], bool]
 READERS: list[tuple[Recognised, Callable[[str, bytes, Room], Arrays | None]]] = [
     (lambda name, data: data[:2] == b"\x1f\x8b", _gzip),
     (lambda name, data: data[:4] == b"PK\x03\x04", _npz),
-    (lambda name, data: data[:8] == b"!<arch>\n", _deb),
     (_is_tar, _tar),
     (lambda name, data: data[:8] == b"\x89PNG\r\n\x1a\n", _png),
     (lambda name, data: data[:6] == b"MATLAB", _mat),

@@ -15,8 +15,8 @@ def import_files(
     """Recognise sets in files, check them, and write them into the data folder.
 
     Args:
-        files: idx, idx.gz, npz, mat, csv or PNG files, folders of such, archives (tar, deb) of
-            such; an official NATS-Bench folder.
+        files: idx, idx.gz, npz, mat, csv or PNG files, folders or tar archives of such; an
+            official NATS-Bench folder.
         folder: the data folder.
         name: the set that the files must hold. A name that is not in the catalog imports them
             as a set of your own: arrays x_train and x_test (or train and test, data and
@@ -75,10 +75,4 @@ def _own(pieces: Arrays, shown: str) -> Arrays:
         raise ValueError(
             f"{shown} must hold arrays x_train and x_test, got {', '.join(pieces) or 'nothing'}"
         )
-    for key, array in arrays.items():
-        if array.shape[1:] != (28, 28) or array.dtype != "uint8" or not len(array):
-            raise ValueError(
-                f"{key} must be 28x28 images, bytes or numbers in [0, 1], "
-                f"got {array.dtype} of shape {array.shape}"
-            )
-    return arrays
+    return store.as_images(arrays, Path(shown))

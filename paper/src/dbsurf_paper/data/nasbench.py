@@ -44,17 +44,14 @@ SOURCES: dict[str, tuple[str, str]] = {
 #: Optional columns: the four CSV files have no 12-epoch numbers.
 TWELVE_EPOCHS = frozenset(name for name in SOURCES if name.endswith("_12"))
 ARCHITECTURES = {_A.format("cifar10"): "arch str", _B: "ArchitectureString", _C: "cellstr"}
-OWN = "nasbench201.csv"
 
 
 def table(pieces: Pieces) -> Arrays | None:
-    """The table from its public files, from our npz or csv, or from an npz with one big array."""
+    """The table from its public files, from our npz, or from an npz with one big array."""
     if "columns" in pieces and "acc" in pieces:
         names = [str(name) for name in pieces["columns"]]
         columns = dict(zip(names, pieces["acc"].T, strict=True))
         return _whole({"arch": pieces.get("arch"), **{n: columns.get(n) for n in SOURCES}})
-    if f"{OWN}/arch" in pieces:
-        return _whole({name: pieces.get(f"{OWN}/{name}") for name in ("arch", *SOURCES)})
     if "arch" in pieces:
         return _whole({name: pieces.get(name) for name in ("arch", *SOURCES)})
     found = {name: pieces.get(f"{file}/{column}") for name, (file, column) in SOURCES.items()}

@@ -140,7 +140,7 @@ def as_images(arrays: Arrays, place: Path) -> Arrays:
         array = arrays[key]
         if array.shape[1:] != (28, 28) or array.dtype != np.uint8 or not len(array):
             raise ValueError(
-                f"{key} of {place} must be 28x28 images of bytes, "
+                f"{key} of {place} must be 28x28 images, bytes or numbers in [0, 1], "
                 f"got {array.dtype} of shape {array.shape}"
             )
     return arrays

@@ -11,9 +11,12 @@ import importlib
 import pkgutil
 from functools import cache
 from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
 
 from dbsurf_paper import experiments as package
-from dbsurf_paper.runs.experiment import Experiment
+
+if TYPE_CHECKING:  # it imports torch, which the list of commands does not need
+    from dbsurf_paper.runs.experiment import Experiment
 
 GROUP = "dbsurf.experiments"
 

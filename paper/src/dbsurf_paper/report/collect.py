@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from dbsurf_paper.files import parse_json
-from dbsurf_paper.report.labels import label
 from dbsurf_paper.runs.experiment import ENOUGH, Experiment
 from dbsurf_paper.runs.folder import CONFIG, SUMMARY, verified
 from dbsurf_paper.runs.records import METRICS
 
-ENVIRONMENT, CURVES = "environment.json", "curves.csv"
+ENVIRONMENT = "environment.json"
 FINISHED, UNFINISHED, REPEATED, DAMAGED = "finished", "unfinished", "repeated", "damaged"
+Rows = tuple[Mapping[str, float | None], ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class Run:
         configuration: what it computes.
         summary: its results, empty unless it is finished.
         metrics: its rows during training.
-        curves: its rows of a search by table.
+        tables: the rows of its other tables, by the names that its record has for them.
         environment: versions, hardware, the command that was typed.
         number: the number by which the report refers to it.
     """
@@ -45,8 +45,8 @@ class Run:
     reason: str = ""
     configuration: Mapping[str, Any] = field(default_factory=dict)
     summary: Mapping[str, Any] = field(default_factory=dict)
-    metrics: tuple[Mapping[str, float | None], ...] = ()
-    curves: tuple[Mapping[str, float | None], ...] = ()
+    metrics: Rows = ()
+    tables: Mapping[str, Rows] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
     number: int = 0
 
@@ -55,12 +55,15 @@ class Run:
         """Name of the experiment's group, as in its summary; empty where that is not known."""
         return "" if self.record is None else self.record.group
 
+    def chosen(self, *names: str) -> dict[str, str | int | None]:
+        """Words and whole numbers of its configuration; None where there is none."""
+        values = ((name, self.configuration.get(name)) for name in names)
+        return {name: value if type(value) in (str, int) else None for name, value in values}
+
     @property
-    def label(self) -> str:
-        """Estimator and options as one string, or a method without an estimator; else empty."""
-        extras = self.configuration.get("estimator_options") or ()
-        name = self.configuration.get("estimator") or self.configuration.get("method", "")
-        return label(str(name), map(str, extras))
+    def identity(self) -> Mapping[str, str | int | None]:
+        """What tells it from other runs of its experiment, by name; the seed comes last."""
+        return {} if self.record is None else self.record.report_parts().identity(self)
 
     @property
     def step(self) -> int | None:
@@ -71,9 +74,9 @@ class Run:
     @property
     def command(self) -> str:
         """The command that repeats this run: from its configuration, else as it was typed."""
-        again = "" if self.record is None else self.record.command_for(self.configuration)
-        if again and self.summary.get("variance_by_estimator"):
-            again += " --measure-variance"  # not in the configuration, but in the results
+        again = ""
+        if self.record is not None:
+            again = self.record.command_for(self.configuration, self.summary)
         typed = self.environment.get("command")
         return again or (" ".join(map(str, typed)) if isinstance(typed, list) else "")
 
@@ -137,7 +140,7 @@ def read(folder: Path, records: Sequence[Experiment]) -> Run | None:
             record.summary.check(summary)
         metrics = _rows(folder / METRICS)
         check_metrics(metrics)
-        curves = _rows(folder / CURVES)
+        tables = {name: _rows(folder / name) for name in record.tables}
         environment = _json(folder / ENVIRONMENT) if (folder / ENVIRONMENT).exists() else {}
     except (ValueError, OSError) as error:
         known = configuration if isinstance(configuration, dict) else {}
@@ -151,12 +154,12 @@ def read(folder: Path, records: Sequence[Experiment]) -> Run | None:
         configuration,
         summary,
         metrics,
-        curves,
+        tables,
         environment,
     )
 
 
-def _rows(path: Path) -> tuple[Mapping[str, float | None], ...]:
+def _rows(path: Path) -> Rows:
     """A table of numbers, None where a cell is empty; no rows where there is no file."""
     if not path.exists():
         return ()
@@ -212,23 +215,16 @@ def check_metrics(rows: Sequence[Mapping[str, float | None]]) -> None:
 
 
 def _order(run: Run, records: Sequence[Experiment]) -> tuple[Any, ...]:
-    """By experiment, then so that the seeds of one setting are neighbours."""
-    chosen = run.configuration
+    """By experiment, then by what tells its runs apart, so that seeds of a setting are neighbours.
 
-    def number(name: str) -> float:
-        value = chosen.get(name)
-        return float(value) if isinstance(value, int | float) else -1.0
-
-    names = [str(chosen.get(name, "")) for name in ("mode", "dataset")]
-    counts = [number("n"), number("steps")]
-    return (
-        len(records) if run.record is None else list(records).index(run.record),
-        *names,
-        *counts,
-        run.label,
-        number("seed"),
-        str(run.folder),
-    )
+    What is not known comes first, then numbers, then words.
+    """
+    place = len(records) if run.record is None else list(records).index(run.record)
+    known = [
+        (0, 0, "") if value is None else (2, 0, value) if isinstance(value, str) else (1, value, "")
+        for value in run.identity.values()
+    ]
+    return place, known, str(run.folder)
 
 
 def _without_repeats(runs: list[Run]) -> list[Run]:

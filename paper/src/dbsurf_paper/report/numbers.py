@@ -100,6 +100,15 @@ def ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
     return found
 
 
+def given(pattern: str, value: object) -> str:
+    """The pattern with its value; empty if there is none.
+
+    >>> given("{:,} steps", 20_000), given("{:,} steps", None)
+    ('20,000 steps', '')
+    """
+    return "" if value is None else pattern.format(value)
+
+
 def listed(words: Sequence[str]) -> str:
     """``a, b and c``."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

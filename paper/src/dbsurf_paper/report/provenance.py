@@ -8,7 +8,6 @@ from typing import Any
 
 from dbsurf_paper.report.collect import DAMAGED, UNFINISHED, Run
 from dbsurf_paper.report.document import Block, Cell, Missing, Paragraph, Row, Section, Table
-from dbsurf_paper.report.labels import dataset_name, estimator_name
 from dbsurf_paper.report.numbers import ranges
 
 _OWN = ("command",)  # entries of the environment that differ between runs anyway
@@ -81,22 +80,9 @@ def every_run(runs: Sequence[Run]) -> Section:
 
 
 def described(run: Run) -> str:
-    """Data set, estimator, n and steps, as far as the configuration has them."""
-    chosen = run.configuration
-    words = []
-    if "mode" in chosen:
-        words.append(str(chosen["mode"]))
-    if "dataset" in chosen:
-        words.append(dataset_name(str(chosen["dataset"])))
-    if run.label:
-        words.append(estimator_name(run.label))
-    if isinstance(chosen.get("n"), int):
-        words.append(f"n = {chosen['n']}")
-    if isinstance(chosen.get("steps"), int):
-        words.append(f"{chosen['steps']:,} steps")
-    if run.experiment == "toy" and chosen.get("preset"):
-        words.append(f"preset {chosen['preset']}")
-    return ", ".join(words) or "–"
+    """What the run's experiment says about it, as far as it is known."""
+    words = [] if run.record is None else run.record.report_parts().described(run)
+    return ", ".join(filter(None, words)) or "–"
 
 
 def state(run: Run) -> str:

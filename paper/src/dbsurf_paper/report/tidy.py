@@ -11,23 +11,9 @@ import pandas as pd
 from dbsurf_paper.report.collect import DAMAGED, Run
 from dbsurf_paper.report.document import Chart, Table
 
-COLUMNS = {
-    "run": "int64",
-    "experiment": "string",
-    "state": "string",
-    "folder": "string",
-    "mode": "string",
-    "dataset": "string",
-    "landscape": "string",
-    "estimator": "string",
-    "n": "Int64",
-    "seed": "Int64",
-    "steps": "Int64",
-    "measure": "string",
-    "of": "string",
-    "value": "float64",
-    "command": "string",
-}
+#: Columns of every result, around those by which the experiments tell their runs apart.
+FIRST = {"run": "int64", "experiment": "string", "state": "string", "folder": "string"}
+LAST = {"measure": "string", "of": "string", "value": "float64", "command": "string"}
 
 
 def results(runs: Sequence[Run]) -> pd.DataFrame:
@@ -42,7 +28,14 @@ def results(runs: Sequence[Run]) -> pd.DataFrame:
         if run.state != DAMAGED
         for measure, of, value, changed in _measures(run)
     ]
-    return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
+    own = dict.fromkeys(name for row in rows for name in row if name not in {**FIRST, **LAST})
+    kinds = {**FIRST, **{name: _kind([row.get(name) for row in rows]) for name in own}, **LAST}
+    return pd.DataFrame(rows, columns=list(kinds)).astype(kinds)
+
+
+def _kind(values: Sequence[Any]) -> str:
+    """The type of a column: whole numbers, or words as soon as one value is a word."""
+    return "string" if any(isinstance(value, str) for value in values) else "Int64"
 
 
 def as_csv(table: pd.DataFrame) -> str:
@@ -61,25 +54,14 @@ Measure = tuple[str, str | None, float, dict[str, Any]]
 
 
 def _who(run: Run) -> dict[str, Any]:
-    chosen = run.configuration
     return {
         "run": run.number,
         "experiment": run.experiment,
         "state": run.state,
         "folder": str(run.folder),
-        "mode": chosen.get("mode"),
-        "dataset": chosen.get("dataset"),
-        "landscape": run.summary.get("landscape"),
-        "estimator": run.label or None,
-        "n": whole(chosen.get("n")),
-        "seed": whole(chosen.get("seed")),
-        "steps": whole(chosen.get("steps")),
+        **run.identity,
         "command": run.command,
     }
-
-
-def whole(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _measures(run: Run) -> Iterator[Measure]:

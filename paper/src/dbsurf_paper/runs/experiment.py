@@ -100,6 +100,17 @@ class ReportParts(Protocol):
         """The main results in words, the most important first; none without a finished run."""
         ...
 
+    def identity(self, run: Any) -> Mapping[str, str | int | None]:
+        """What tells a run from others of this experiment, by name, also of a damaged run.
+
+        Runs are sorted by these values, so the seed comes last. Each is a column of results.csv.
+        """
+        ...
+
+    def described(self, run: Any) -> Sequence[str]:
+        """The run in a few words, for the list of runs; empty words are left out."""
+        ...
+
     def measures(self, run: Any) -> Iterator[tuple[str, str | None, float, dict[str, Any]]]:
         """Rows of results.csv beside the plain numbers of a run's summary: name, subject (an
         estimator, a cell), value, and columns that differ from the run's own."""
@@ -122,6 +133,7 @@ class Experiment:
         run: does a run, or continues an unfinished one.
         headline: the number shown while a run runs; None if there is none.
         summary: what a finished run's ``summary.json`` must hold.
+        tables: further CSV files of numbers in a run folder that the report reads, by name.
         sweeps: named sweeps that this experiment has runs in.
         demo: the options of the runs in ``dbsurf demo``, for a data folder.
         report: name of the module with `ReportParts`, imported when a report is written.
@@ -135,6 +147,7 @@ class Experiment:
     run: Callable[[Any], None]
     headline: Headline | None
     summary: SummaryFormat
+    tables: tuple[str, ...]
     sweeps: Mapping[str, MakeRuns]
     demo: Callable[[Path | None], list[Any]]
     report: str
@@ -173,10 +186,17 @@ class Experiment:
         """Whether a configuration has this experiment's constants."""
         return all(configuration.get(name) == value for name, value in self.constants().items())
 
-    def command_for(self, configuration: Mapping[str, Any]) -> str:
+    def command_for(
+        self, configuration: Mapping[str, Any], summary: Mapping[str, Any] | None = None
+    ) -> str:
         """The shortest command line whose run has this configuration.
 
         Empty where the configuration has fields that this version's options do not have.
+
+        Args:
+            configuration: what a run computes.
+            summary: its results. An option of execution whose metadata say in which entry of the
+                results it is ``shown_by`` is part of the command if that entry is there.
         """
         default = self.options()
         usual = default.config()
@@ -187,6 +207,9 @@ class Experiment:
         for name, value in configuration.items():
             if name in known and value != usual.get(name):
                 words += _flag(name, value)
+        for item in fields(default):
+            if (summary or {}).get(item.metadata.get("shown_by", "")):
+                words += _flag(item.name, True)
         return shlex.join(words)
 
 

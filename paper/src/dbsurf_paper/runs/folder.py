@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from filelock import FileLock, Timeout
 
 import dbsurf
 from dbsurf_paper.files import read_json, write_json
@@ -62,33 +63,32 @@ def exclusive(path: Path, name: str = "", *, remove: bool = False) -> Iterator[b
         name: name of the holder; by default the process, its machine and the time.
         remove: remove the file afterwards.
     """
-    try:
-        import fcntl
-    except ImportError:  # a system without such locks: the user has to take care
-        yield True
-        return
     path.parent.mkdir(parents=True, exist_ok=True)
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            yield False
-            return
-        if _is_at(descriptor, path):
-            break
-        os.close(descriptor)  # its last holder removed the file after it was opened here
+    if path.is_symlink():  # its target is no lock, and must not be written to
+        raise ValueError(f"{path} must be a file, got a symbolic link: remove it")
+    held = -1
+
+    def sign(descriptor: int) -> None:
+        nonlocal held
+        held = descriptor
+        os.ftruncate(held, 0)
+        os.write(held, (name or _this_process()).encode())
+
+    # Not at the first attempt only: a holder may remove its file after it was opened here.
+    lock = FileLock(path, timeout=0.05, poll_interval=0.01, on_acquired=sign)
     try:
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, (name or _this_process()).encode(), 0)
+        lock.acquire()
+    except Timeout:
+        yield False
+        return
+    try:
         yield True
     finally:
         if remove:
             path.unlink(missing_ok=True)
         else:
-            os.ftruncate(descriptor, 0)
-        os.close(descriptor)
+            os.ftruncate(held, 0)
+        lock.release()
 
 
 def holder(path: Path) -> str:
@@ -97,14 +97,6 @@ def holder(path: Path) -> str:
         return path.read_bytes().decode(errors="replace")
     except OSError:  # no file, or something that is not one
         return ""
-
-
-def _is_at(descriptor: int, path: Path) -> bool:
-    """Whether the open file is still the one of that name."""
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
-        return False
 
 
 def _this_process() -> str:

@@ -1,4 +1,4 @@
-"""``dbsurf sweep``: many runs on one machine or a cluster, or an estimate of their time."""
+"""Do many runs; finished runs are skipped, interrupted ones are continued."""
 
 from __future__ import annotations
 

@@ -205,7 +205,7 @@ def test_a_finished_folder(tmp_path, capsys):
     assert [cell["seed"] for cell in summary["found"]] == [0, 1, 2]
     columns = synthetic_columns()
     for cell in summary["found"]:
-        assert space.to_index(space.from_string(cell["architecture"])) == cell["index"]
+        assert space.to_string(space.from_index(cell["index"])) == cell["architecture"]
         for name, split, epochs in (("val_12", "val", 12), ("test_200", "test", 200)):
             assert cell[name] == columns["synthetic", split, epochs][cell["index"]]
         assert cell["queries"] == 40 * 5 + 30
@@ -318,7 +318,7 @@ def test_only_data_sets_of_the_table_are_accepted(capsys):
 
 def test_the_way_to_search_must_be_named(capsys):
     assert main(["nas", "tables"]) == 2
-    assert "nas must be followed by table or supernet, got 'tables'" in capsys.readouterr().err
+    assert "nas must be followed by one of table, supernet, got 'tables'" in capsys.readouterr().err
     with pytest.raises(SystemExit) as stopped:
         main(["nas"])
     assert stopped.value.code == 0

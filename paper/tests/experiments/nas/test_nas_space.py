@@ -31,19 +31,18 @@ def test_all_cells_are_there_once():
     cells = space.cells()
     assert cells.shape == (15_625, 6)
     assert len(np.unique(cells, axis=0)) == space.SIZE
+    assert len({space.to_string(cell) for cell in cells}) == space.SIZE
 
 
 def test_every_cell_survives_every_conversion():
     for index, cell in enumerate(map(tuple, space.cells().tolist())):
         assert space.from_index(index) == cell
         assert space.to_index(cell) == index
-        assert space.from_string(space.to_string(cell)) == cell
 
 
 def test_known_cells():
     for index, text in KNOWN.items():
         assert space.to_string(space.from_index(index)) == text
-        assert space.to_index(space.from_string(text)) == index
 
 
 @needs_table
@@ -53,21 +52,6 @@ def test_the_benchmarks_own_order_and_strings():
         strings = [space.to_string(cell) for cell in space.cells()]
         assert strings == [text.decode() for text in table["arch"]]
         assert tuple(table["op_names"]) == space.OPERATIONS
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("|max_pool~0|+|none~0|none~1|+|none~0|none~1|none~2|", "one of none, .*got 'max_pool'"),
-        ("|none~0|+|none~0|none~1|", r"must read \|op~0\|"),
-        ("", r"must read \|op~0\|"),
-        ("|none~1|+|none~0|none~1|+|none~0|none~1|none~2|", "must be named ~0, got 'none~1'"),
-        ("|none|+|none~0|none~1|+|none~0|none~1|none~2|", "must be named ~0, got 'none'"),
-    ],
-)
-def test_bad_strings_are_refused(text, reason):
-    with pytest.raises(ValueError, match=reason):
-        space.from_string(text)
 
 
 def test_bad_cells_and_indices_are_refused():

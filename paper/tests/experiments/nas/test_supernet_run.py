@@ -64,7 +64,7 @@ def test_a_run_writes_what_it_promises(tiny, tmp_path, folder):
     assert summary["steps"] == 12
     assert summary["landscape"] is None  # digits are not in the table
     (found,) = summary["found"]
-    assert space.to_index(space.from_string(found["architecture"])) == found["index"]
+    assert space.to_string(space.from_index(found["index"])) == found["architecture"]
     assert found["queries"] == 36
     assert 1 <= found["distinct_queries"] <= 36
     assert found["test_200"] is None
@@ -378,5 +378,5 @@ def test_a_folder_of_another_method_is_refused_in_one_line(tiny, capsys):
 
 def test_a_missing_fabric_is_named(tiny, monkeypatch):
     monkeypatch.setitem(sys.modules, "lightning_fabric", None)
-    with pytest.raises(ValueError, match=r"pip install 'dbsurf\[cluster\]'"):
+    with pytest.raises(ValueError, match=r"pip install 'dbsurf-paper\[cluster\]'"):
         search(dataclasses.replace(tiny, precision="bf16-mixed"))

@@ -159,6 +159,7 @@ def test_unfinished_run_is_not_overwritten(data, tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.usefixtures("signals_heard")
 def test_signal_saves_and_stops(data, tmp_path, monkeypatch, capsys, number):
     step = Trainer.step
 

@@ -49,6 +49,7 @@ EXPERIMENTS = (
             },
             rows_required=True,
         ),
+        tables=(),
         sweeps={"league": whole_league},
         demo=lambda data_dir: [],  # minutes even at its smallest: too long beside the others
         report="dbsurf_paper.experiments.league.report",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dbsurf_paper.experiments.league import goals
@@ -29,7 +29,8 @@ from dbsurf_paper.report.document import (
     Section,
     Table,
 )
-from dbsurf_paper.report.labels import estimator_name
+from dbsurf_paper.report.labels import dataset_name, estimator_name
+from dbsurf_paper.report.numbers import given
 
 COMMAND = "dbsurf league"
 #: The lines of the figure; all others are in the tables.
@@ -241,6 +242,18 @@ def _said(row: Measured) -> str:
     name = estimator_name(row["estimator"])
     interval = f"{_digits(row['low'])} to {_digits(row['high'])}"
     return f"{_digits(row['ratio'])} of LOORF's ({interval}), by {name}"
+
+
+def identity(run: Run) -> Mapping[str, str | int | None]:
+    """Problem, data set, steps and seed."""
+    return run.chosen("problem", "dataset", "steps", "seed")
+
+
+def described(run: Run) -> list[str]:
+    """Problem, data set and steps."""
+    own = identity(run)
+    name = dataset_name(str(own["dataset"] or ""))
+    return [str(own["problem"] or ""), name, given("{:,} steps", own["steps"])]
 
 
 def measures(run: Run) -> Iterator[tuple[str, str | None, float, dict[str, Any]]]:

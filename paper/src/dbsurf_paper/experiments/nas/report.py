@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from dbsurf_paper.experiments.nas.searches import (
     TABLE_2,
     Search,
     searches,
+    series,
 )
 from dbsurf_paper.experiments.nas.traces import training_curves
 from dbsurf_paper.report.collect import Run, numbers_of
@@ -31,13 +32,14 @@ from dbsurf_paper.report.document import (
     Table,
     is_png,
 )
-from dbsurf_paper.report.labels import dataset_name
-from dbsurf_paper.report.numbers import Mean, counted, plus_minus
-from dbsurf_paper.report.tidy import plain_numbers, whole
+from dbsurf_paper.report.labels import dataset_name, estimator_name
+from dbsurf_paper.report.numbers import Mean, counted, given, plus_minus
+from dbsurf_paper.report.tidy import plain_numbers
 
 COMMAND = "dbsurf sweep table2 --scale laptop"
 OURS = "dbsurf"
 FOUND = ("val_12", "val_200", "test_200", "distinct_queries", "queries", "images")  # of every cell
+CURVES = "curves.csv"  # of a search by table
 FIRST = 10  # queries at which a curve begins; before that it only rises
 
 
@@ -167,7 +169,9 @@ def search_curves(found: list[Search]) -> list[Block]:
     panels: dict[str, list[Line]] = {}
     optimum: dict[str, float] = {}
     for one in found:
-        rows = [row for row in one.runs[0].curves if row.get("test_200") is not None]
+        rows = [
+            row for row in one.runs[0].tables.get(CURVES, ()) if row.get("test_200") is not None
+        ]
         rows = [row for row in rows if (row.get("distinct_queries") or 0) >= FIRST]
         if rows:
             value = [float(row["test_200"] or 0) for row in rows]
@@ -287,10 +291,28 @@ def _outcome(ours: Search, group: list[Search]) -> str:
     return text
 
 
+def identity(run: Run) -> Mapping[str, str | int | None]:
+    """Kind of search, data set, n, steps, estimator, where accuracies come from, and seed."""
+    searched = {"estimator": series(run) or None, "landscape": run.summary.get("landscape")}
+    return {**run.chosen("mode", "dataset", "n", "steps"), **searched, **run.chosen("seed")}
+
+
+def described(run: Run) -> list[str]:
+    """Kind of search, data set and estimator as the paper writes them, n and steps."""
+    own = identity(run)
+    return [
+        str(own["mode"] or ""),
+        dataset_name(str(own["dataset"] or "")),
+        estimator_name(series(run)),
+        given("n = {}", own["n"]),
+        given("{:,} steps", own["steps"]),
+    ]
+
+
 def measures(run: Run) -> Iterator[tuple[str, str | None, float, dict[str, Any]]]:
     """The numbers of every cell found, with the seed that found it."""
     for cell in run.summary.get("found") or []:
-        seed = {"seed": whole(cell.get("seed"))}
+        seed = {"seed": cell.get("seed")}
         for name, _, value, _ in plain_numbers(cell):
             if name in FOUND:
                 yield f"found_{name}", cell.get("architecture"), value, seed

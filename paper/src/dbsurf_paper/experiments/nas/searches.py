@@ -12,7 +12,7 @@ from dbsurf_paper.experiments.nas.options import TABLE_PRESETS, TableOptions
 from dbsurf_paper.experiments.nas.supernet.methods import METHODS
 from dbsurf_paper.experiments.nas.supernet.options import SUPERNET_PRESETS, Name, SupernetOptions
 from dbsurf_paper.report.collect import FINISHED, Run
-from dbsurf_paper.report.labels import Variant, add_variants, dataset_name, estimator_name
+from dbsurf_paper.report.labels import Variant, add_variants, dataset_name, estimator_name, label
 from dbsurf_paper.report.numbers import Mean
 
 add_variants(
@@ -140,7 +140,7 @@ def searches(runs: Sequence[Run]) -> list[Search]:
                 str(chosen["mode"]),
                 str(chosen["dataset"]),
                 landscape,
-                group[0].label,
+                series(group[0]),
                 int(chosen.get("n") or 0),
                 int(chosen.get("steps") or 0),
                 _unlike(chosen),
@@ -155,6 +155,13 @@ def searches(runs: Sequence[Run]) -> list[Search]:
         return one.mode != "table", synthetic, *where, one.label, one.n, one.steps, one.setting
 
     return sorted(found, key=place)
+
+
+def series(run: Run) -> str:
+    """The label of the run's estimator with its options, or its method without an estimator."""
+    chosen = run.configuration
+    name = chosen.get("estimator") or chosen.get("method", "")
+    return label(str(name), chosen.get("estimator_options") or ())
 
 
 def _method(chosen: Mapping[str, Any]) -> Name:

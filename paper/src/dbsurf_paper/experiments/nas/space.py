@@ -43,31 +43,6 @@ def to_string(cell: Sequence[int]) -> str:
     return "+".join(f"|{'|'.join(edges)}|" for edges in nodes[1:])
 
 
-def from_string(text: str) -> Cell:
-    """The cell of a benchmark's string.
-
-    Example:
-        >>> from_string("|none~0|+|none~0|none~1|+|skip_connect~0|none~1|none~2|")
-        (0, 0, 0, 1, 0, 0)
-    """
-    words = [node.strip("|").split("|") for node in text.strip().split("+")]
-    if [len(node) for node in words] != list(range(1, NODES)):
-        raise ValueError(f"an architecture must read |op~0|+|op~0|op~1|+|..., got {text!r}")
-    cell = []
-    for target, node in enumerate(words, start=1):
-        for source, word in enumerate(node):
-            operation, _, origin = word.partition("~")
-            if operation not in OPERATIONS:
-                known = ", ".join(OPERATIONS)
-                raise ValueError(f"an operation must be one of {known}, got {operation!r}")
-            if origin != str(source):
-                raise ValueError(
-                    f"input {source} of node {target} must be named ~{source}, got {word!r}"
-                )
-            cell.append(OPERATIONS.index(operation))
-    return tuple(cell)
-
-
 def to_index(cell: Sequence[int]) -> int:
     """The benchmark's index of a cell.
 

@@ -32,6 +32,7 @@ EXPERIMENTS = (
             row={"arm": str, "reward": str, "mean": float, "low": float, "high": float},
             rows_required=False,
         ),
+        tables=(),
         sweeps={"sequences": whole_study},
         demo=lambda data_dir: [],  # a minute even at its smallest: too long beside the others
         report="dbsurf_paper.experiments.sequences.report",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dbsurf_paper.experiments.sequences.arms import TRAINED
@@ -19,6 +19,7 @@ from dbsurf_paper.report.document import (
     Table,
     is_png,
 )
+from dbsurf_paper.report.numbers import given
 
 COMMAND = "dbsurf sequences"
 CAPTIONS = {
@@ -182,6 +183,18 @@ def sentences(runs: Sequence[Run]) -> list[str]:
             f"{' and '.join(parts)}."
         )
     return found
+
+
+def identity(run: Run) -> Mapping[str, str | int | None]:
+    """Preset, part of the study, and steps of training."""
+    return run.chosen("preset", "part", "steps")
+
+
+def described(run: Run) -> list[str]:
+    """Preset, part of the study, and steps of training."""
+    own = identity(run)
+    preset, part = given("preset {}", own["preset"]), given("part {}", own["part"])
+    return [preset, part, given("{:,} steps", own["steps"])]
 
 
 def measures(run: Run) -> Iterator[tuple[str, str | None, float, dict[str, Any]]]:

@@ -38,6 +38,7 @@ EXPERIMENTS = (
             row=dict.fromkeys(("where", "claim", "verdict", "measured"), str),
             rows_required=False,
         ),
+        tables=(),
         sweeps={"toy": whole_study},
         demo=lambda data_dir: [PRESETS["smoke"]],
         report="dbsurf_paper.experiments.toy.report",

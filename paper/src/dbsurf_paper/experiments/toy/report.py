@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -22,6 +22,7 @@ from dbsurf_paper.report.document import (
     Table,
     is_png,
 )
+from dbsurf_paper.report.numbers import given
 
 CAPTIONS = {
     "figure2": "Figure 2. Gradients of the two-dimensional example at the paper's two samples.",
@@ -229,6 +230,16 @@ def sentences(runs: Sequence[Run]) -> list[str]:
         f"{counts['holds']} hold, {counts['holds in part']} hold in part and "
         f"{counts['does not hold']} do not hold."
     ]
+
+
+def identity(run: Run) -> Mapping[str, str | int | None]:
+    """Preset and seed."""
+    return run.chosen("preset", "seed")
+
+
+def described(run: Run) -> list[str]:
+    """The preset."""
+    return [given("preset {}", identity(run)["preset"])]
 
 
 def measures(run: Run) -> Iterator[tuple[str, str | None, float, dict[str, Any]]]:

@@ -129,6 +129,7 @@ EXPERIMENTS = (
             row={"estimator": str, "options": dict, "variance": float},
             rows_required=False,
         ),
+        tables=(),
         sweeps={
             "table1": sweep_table_1,
             "figure1": sweep_figure_1,

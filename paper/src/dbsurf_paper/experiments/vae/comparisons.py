@@ -10,7 +10,7 @@ from typing import Any
 
 from dbsurf_paper.experiments.vae.options import PRESETS
 from dbsurf_paper.report.collect import FINISHED, Run
-from dbsurf_paper.report.labels import column_order
+from dbsurf_paper.report.labels import column_order, label
 from dbsurf_paper.report.numbers import Difference, Mean, difference
 
 # What the paper reports in table 1: final training -ELBO after 1e6 steps, five seeds. (The paper's
@@ -117,7 +117,7 @@ def comparisons(runs: Sequence[Run]) -> list[Comparison]:
     for group in groups.values():
         cells: dict[str, list[Run]] = {}
         for run in group:
-            cells.setdefault(run.label, []).append(run)
+            cells.setdefault(series(run), []).append(run)
         visible = _visible(group[0])
         setting = visible[-1] if shown[visible] == 1 else _unlike(group[0].configuration, ())
         found.append(Comparison(*visible[:3], setting, cells))
@@ -128,6 +128,12 @@ def comparisons(runs: Sequence[Run]) -> list[Comparison]:
         return place, one.dataset, one.evaluations, one.steps, one.setting
 
     return sorted(found, key=order)
+
+
+def series(run: Run) -> str:
+    """The label of the run's estimator with its options."""
+    chosen = run.configuration
+    return label(str(chosen.get("estimator", "")), chosen.get("estimator_options") or ())
 
 
 def evaluations(run: Run) -> int:

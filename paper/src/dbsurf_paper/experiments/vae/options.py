@@ -73,7 +73,9 @@ class Options:
     """Number of gradient estimates for each measured variance (0: not measured)."""
     variance_images: int = 100
     """Training images at whose logits the variance is measured."""
-    measure_variance: bool = field(default=False, metadata=EXECUTION)
+    measure_variance: bool = field(
+        default=False, metadata={**EXECUTION, "shown_by": "variance_by_estimator"}
+    )
     """At the end, also measure every estimator's variance at the trained parameters."""
 
     out: Path | None = field(default=None, metadata=EXECUTION)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dbsurf_paper.experiments.vae import curves, table_1, variance
@@ -15,6 +15,7 @@ from dbsurf_paper.experiments.vae.comparisons import (
     final_elbo,
     gap,
     lowest_first,
+    series,
 )
 from dbsurf_paper.experiments.vae.job import PICTURE
 from dbsurf_paper.report.collect import Run
@@ -29,7 +30,7 @@ from dbsurf_paper.report.document import (
 )
 from dbsurf_paper.report.labels import dataset_name, estimator_name
 from dbsurf_paper.report.labels import label as label_of
-from dbsurf_paper.report.numbers import Difference, listed
+from dbsurf_paper.report.numbers import Difference, given, listed
 
 FEW = 4  # comparisons that a sentence can name one by one
 
@@ -53,6 +54,23 @@ def sentences(runs: Sequence[Run]) -> list[str]:
         *([_lowest(several)] if several else []),
         *([_against_baseline(pairs)] if pairs else []),
         *([spread] if (spread := _spread(several)) else []),
+    ]
+
+
+def identity(run: Run) -> Mapping[str, str | int | None]:
+    """Data set, n, steps, estimator and seed."""
+    own = run.chosen("dataset", "n", "steps")
+    return {**own, "estimator": series(run) or None, **run.chosen("seed")}
+
+
+def described(run: Run) -> list[str]:
+    """Data set and estimator as the paper writes them, n and steps."""
+    own = identity(run)
+    return [
+        dataset_name(str(own["dataset"] or "")),
+        estimator_name(series(run)),
+        given("n = {}", own["n"]),
+        given("{:,} steps", own["steps"]),
     ]
 
 
@@ -170,7 +188,7 @@ def _picture(dataset: str, run: Run) -> Picture:
         f"reconstructions-{run.number}",
         (run.folder / PICTURE).read_bytes(),
         f"Grid of {name} images, their reconstructions, and samples of the model.",
-        f"{name}: {estimator_name(run.label)}, n = {run.configuration['n']}, "
+        f"{name}: {estimator_name(series(run))}, n = {run.configuration['n']}, "
         f"seed {run.configuration['seed']}, {run.summary['steps']:,} steps, training -ELBO "
         f"{final_elbo(run):.2f} (run {run.number}).",
         drawing=True,
