@@ -82,13 +82,9 @@ def suggestion(error: str) -> str:
     "; did you mean 'mnist'?"
     """
     listed = r"must be (?:followed by )?one of ([^\n]*?)(?: for [^,]*)?, got '([^']*)'"
-    if found := re.search(listed, error):
+    if (found := re.search(listed, error)) and "did you mean" not in error:
         near = get_close_matches(found[2].lower(), found[1].split(", "), n=1)
         return f"; did you mean {near[0]!r}?" if near else ""
-    if found := re.search(r"options of (\w+) do not fit: .* unexpected keyword", error):
-        from dbsurf_paper.commands.estimators import options_of
-
-        return f"; {found[1]} has {', '.join(options_of(found[1])) or 'no options'}"
     return ""
 
 
