@@ -15,7 +15,7 @@ from storm import __main__ as runner
 from storm.results import Result, random_numbers
 
 ROOT = Path(__file__).parents[3]
-PATHS = os.pathsep.join([str(ROOT / "tests"), str(ROOT / "paper" / "tests")])
+PATHS = [str(ROOT / "tests"), str(ROOT / "paper" / "tests"), os.environ.get("PYTHONPATH", "")]
 #: Kinds and trials; the sweeps have tests of their own.
 SLICE = {"api": 60, "commands": 6, "kills": 2, "corruption": 6, "disks": 1}
 CHILD = f"""
@@ -30,7 +30,11 @@ raise SystemExit(sum(run(kind, 0, range(count), place) for kind, count in {SLICE
 def test_a_slice_of_every_kind(tmp_path):
     """In a process of its own: its children are killed, and it limits its memory."""
     words = [sys.executable, "-c", CHILD, str(tmp_path)]
-    settings = {**os.environ, "PYTHONPATH": PATHS, "OMP_NUM_THREADS": "1"}
+    settings = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, PATHS)),
+        "OMP_NUM_THREADS": "1",
+    }
     child = subprocess.run(words, capture_output=True, text=True, env=settings)
     assert child.returncode == 0, child.stdout + child.stderr[-2000:]
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from dbsurf_paper.files import parse_json
 from dbsurf_paper.report.labels import label
-from dbsurf_paper.runs.experiment import ENOUGH, Experiment
-from dbsurf_paper.runs.folder import CONFIG, SUMMARY, verified
-from dbsurf_paper.runs.records import METRICS
+from dbsurf_paper.runs.experiment import Experiment
+from dbsurf_paper.runs.folder import CONFIG, ENVIRONMENT, SUMMARY, read_summary
+from dbsurf_paper.runs.records import METRICS, read_metrics
+from dbsurf_paper.runs.sealed import OtherFormat, read_sealed
 
-ENVIRONMENT, CURVES = "environment.json", "curves.csv"
+CURVES = "curves.csv"
 FINISHED, UNFINISHED, REPEATED, DAMAGED = "finished", "unfinished", "repeated", "damaged"
 
 
@@ -122,27 +122,26 @@ def read(folder: Path, records: Sequence[Experiment]) -> Run | None:
     configuration: dict[str, Any] = {}
     damaged = Run(folder, None, DAMAGED)
     try:
-        if (folder / CONFIG).exists():
-            configuration = _json(folder / CONFIG)
-            record = record_of(configuration, records)
-        summary = {}
-        if (folder / SUMMARY).exists():
-            summary = verified(folder, _json(folder / SUMMARY))
+        config = read_sealed(folder / CONFIG) if (folder / CONFIG).exists() else {}
+        configuration = config.get("configuration", {})
+        record = record_of(config, records)
+        summary = read_summary(folder) or {}
         if summary:
-            configuration = summary.get("configuration", configuration)
-            record = record_of(configuration, records, str(summary.get("experiment", "")))
+            configuration, record = summary["configuration"], record_of(summary, records)
         if record is None:
             return None
         if summary:
             record.summary.check(summary)
-        metrics = _rows(folder / METRICS)
+        metrics = tuple(read_metrics(folder)) if (folder / METRICS).exists() else ()
         check_metrics(metrics)
         curves = _rows(folder / CURVES)
-        environment = _json(folder / ENVIRONMENT) if (folder / ENVIRONMENT).exists() else {}
+        environment = read_sealed(folder / ENVIRONMENT) if (folder / ENVIRONMENT).exists() else {}
     except (ValueError, OSError) as error:
-        known = configuration if isinstance(configuration, dict) else {}
-        reason = str(error).splitlines()[0]
-        return replace(damaged, record=record, reason=reason, configuration=known)
+        ours = any((folder / name).exists() for name in (SUMMARY, METRICS))
+        if isinstance(error, OtherFormat) and not ours:
+            return None  # a config.json of something else
+        reason = str(error).splitlines()[0].removeprefix(f"{folder}/")
+        return replace(damaged, record=record, reason=reason, configuration=configuration)
     return Run(
         folder,
         record,
@@ -170,35 +169,10 @@ def _rows(path: Path) -> tuple[Mapping[str, float | None], ...]:
         raise ValueError(f"{path.name}: {error}") from error
 
 
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        content = parse_json(path.read_bytes())
-    except ValueError as error:
-        raise ValueError(f"{path.name} is not JSON: {error}") from error
-    if not isinstance(content, dict) or not content:
-        raise ValueError(f"{path.name} must hold a JSON object")
-    return content
-
-
-def record_of(
-    configuration: Any, records: Sequence[Experiment], named: str = ""
-) -> Experiment | None:
-    """The experiment that a configuration belongs to, None if to none of them.
-
-    Args:
-        configuration: as read from a file.
-        records: the experiments.
-        named: the experiment named in the summary; without it the configuration decides.
-    """
-    if not isinstance(configuration, dict):
-        return next((record for record in records if record.group == named), None)
-    named = named or str(configuration.get("experiment") or configuration.get("command") or "")
-    if named:
-        group = (record for record in records if record.group == named)
-        return next((record for record in group if record.agrees(configuration)), None)
-    if len(configuration) < ENOUGH:
-        return None
-    return next((record for record in records if record.owns(configuration)), None)
+def record_of(named: Mapping[str, Any], records: Sequence[Experiment]) -> Experiment | None:
+    """The experiment that ``config.json`` or ``summary.json`` names, None if none of them."""
+    group = (record for record in records if record.group == named.get("experiment"))
+    return next((record for record in group if record.agrees(named["configuration"])), None)
 
 
 def check_metrics(rows: Sequence[Mapping[str, float | None]]) -> None:

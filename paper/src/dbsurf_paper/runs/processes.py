@@ -40,6 +40,11 @@ def stopping_when(asked: Callable[[], bool]) -> Iterator[None]:
         _asked.reset(token)
 
 
+def stop_requested() -> bool:
+    """Whether `stopping_when` asks the run to stop."""
+    return _asked.get()()
+
+
 class Interruption:
     """Catches the first signal, so that the run can save; a second signal stops at once.
 
@@ -67,7 +72,7 @@ class Interruption:
     @property
     def requested(self) -> bool:
         """Whether a stop was requested."""
-        return self._noted or _asked.get()()
+        return self._noted or stop_requested()
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self._noted and number != getattr(signal, "SIGHUP", None):
