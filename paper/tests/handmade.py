@@ -11,7 +11,7 @@ from dbsurf_paper.experiments.nas.options import TableOptions
 from dbsurf_paper.experiments.nas.supernet.options import SupernetOptions
 from dbsurf_paper.experiments.toy import Options as ToyOptions
 from dbsurf_paper.experiments.vae import Options as VaeOptions
-from dbsurf_paper.runs.folder import write_summary
+from dbsurf_paper.runs.folder import read_summary, write_summary
 from dbsurf_paper.runs.records import write_metrics
 from dbsurf_paper.runs.sealed import write_sealed
 
@@ -174,3 +174,12 @@ def league_run(place: Path, variances: dict[str, float], **options: Any) -> Path
     }
     write_summary(folder, summary)
     return folder
+
+
+def changed(folder: Path, *, without: tuple[str, ...] = (), **entries: Any) -> None:
+    """Other results in a finished run, fewer files, as if it had written them itself."""
+    summary = read_summary(folder)
+    assert summary is not None
+    for name in without:
+        (folder / name).unlink()
+    write_summary(folder, {**summary, **entries})

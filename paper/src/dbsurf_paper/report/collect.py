@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -133,13 +132,11 @@ def read(folder: Path, records: Sequence[Experiment]) -> Run | None:
         if summary:
             record.summary.check(summary)
         metrics = tuple(read_metrics(folder)) if (folder / METRICS).exists() else ()
-        check_metrics(metrics)
         curves = _rows(folder / CURVES)
         environment = read_sealed(folder / ENVIRONMENT) if (folder / ENVIRONMENT).exists() else {}
     except (ValueError, OSError) as error:
-        ours = any((folder / name).exists() for name in (SUMMARY, METRICS))
-        if isinstance(error, OtherFormat) and not ours:
-            return None  # a config.json of something else
+        if isinstance(error, OtherFormat) and not (folder / ENVIRONMENT).exists():
+            return None  # a config.json or summary.json of something else
         reason = str(error).splitlines()[0].removeprefix(f"{folder}/")
         return replace(damaged, record=record, reason=reason, configuration=configuration)
     return Run(
@@ -173,16 +170,6 @@ def record_of(named: Mapping[str, Any], records: Sequence[Experiment]) -> Experi
     """The experiment that ``config.json`` or ``summary.json`` names, None if none of them."""
     group = (record for record in records if record.group == named.get("experiment"))
     return next((record for record in group if record.agrees(named["configuration"])), None)
-
-
-def check_metrics(rows: Sequence[Mapping[str, float | None]]) -> None:
-    """Raise a ValueError at the first row without a step or with a number that is not finite."""
-    for line, row in enumerate(rows, start=2):
-        if row.get("step") is None:
-            raise ValueError(f"{METRICS}: line {line} has no step")
-        for name, value in row.items():
-            if value is not None and not math.isfinite(value):
-                raise ValueError(f"{METRICS}: line {line}: {name} must be finite, got {value}")
 
 
 def _order(run: Run, records: Sequence[Experiment]) -> tuple[Any, ...]:
