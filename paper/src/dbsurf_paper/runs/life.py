@@ -40,7 +40,7 @@ from dbsurf_paper.runs.folder import (
     write_summary,
 )
 from dbsurf_paper.runs.options import Execution
-from dbsurf_paper.runs.processes import stop_requested
+from dbsurf_paper.runs.processes import Interruption, stop_requested
 from dbsurf_paper.runs.records import Row, Stopwatch, write_metrics
 from dbsurf_paper.runs.sealed import OtherFormat, read_sealed, write_sealed
 
@@ -121,7 +121,8 @@ class Life:
             told = f"is not a folder of an earlier {self.experiment} run"
             raise ValueError(f"--out {folder} exists and {told}")
         try:
-            with folder_lock(folder), threads(self.options.thread_count()):
+            count = self.options.thread_count()
+            with folder_lock(folder), Interruption(at_once=True), threads(count):
                 remove_temporary(folder)
                 tidy_checkpoints(folder)
                 if begun(folder) and not self.options.resume:
@@ -180,10 +181,11 @@ class Life:
             with self.watch.running():
                 made = json.dumps(make(), default=list)
             # As it will be read back: a resumed run has the same numbers in the same types.
-            self._parts[name] = json.loads(made)
+            parts = {**self._parts, name: json.loads(made)}
             self._describe()
-            kept = {"seconds": self.watch.seconds, "parts": self._parts}
+            kept = {"seconds": self.watch.seconds, "parts": parts}
             write_sealed(self.folder / ROWS, {**self._head(), **kept}, indent=None)
+            self._parts = parts
             if stop_requested():
                 raise KeyboardInterrupt
         return self._parts[name]

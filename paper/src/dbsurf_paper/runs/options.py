@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from dbsurf_paper.files import parse_json
 
@@ -64,7 +64,7 @@ class Execution:
     """Processor threads (0: one where tensors are small, else torch's own number)."""
     data_dir: Path | None = field(default=None, metadata=EXECUTION)
     """Data folder, instead of the one that DBSURF_DATA names."""
-    preset: str | None = field(default=None, metadata=EXECUTION)
+    preset: Literal["smoke", "laptop", "paper"] | None = field(default=None, metadata=EXECUTION)
     """Take all defaults from a preset: smoke, laptop or paper, as far as the experiment has it."""
 
     def __post_init__(self) -> None:

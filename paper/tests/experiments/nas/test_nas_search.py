@@ -261,7 +261,7 @@ def test_a_broken_run_starts_over(tmp_path):
     options = replace(SHORT, out=tmp_path / "run")
     first = search.run_table(options)
     (tmp_path / "run" / "summary.json").unlink()
-    again = search.run_table(options)
+    again = search.run_table(replace(options, resume=True))
     assert first["found"] == again["found"]
 
 
