@@ -45,15 +45,14 @@ def random_numbers(seed: int, kind: str, number: int) -> random.Random:
 
 
 @functools.cache
-def warm(place: Path) -> None:
-    """Import what the runs import, so that children have it from their first moment."""
-    for name in ("matplotlib.pyplot", "matplotlib.image", "dbsurf_paper.sweep.command"):
-        importlib.import_module(name)
-    for name in RUNS:
-        with tempfile.TemporaryDirectory(dir=place) as folder:
-            words = command(name, place, Path(folder) / "run")
-            with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-                assert main(words) == 0
+def warm(name: str, place: Path) -> None:
+    """Import what a run imports, so that children have it from their first moment."""
+    for module in ("matplotlib.pyplot", "matplotlib.image", "dbsurf_paper.sweep.command"):
+        importlib.import_module(module)
+    with tempfile.TemporaryDirectory(dir=place) as folder:
+        words = command(name, place, Path(folder) / "run")
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            assert main(words) == 0
 
 
 # --- small runs -----------------------------------------------------------------------------------
@@ -124,7 +123,7 @@ def _timeless(content: Any) -> Any:
 
 def reference(name: str, place: Path) -> tuple[Path, float]:
     """The same run without any disturbance, made once, and the seconds that it takes."""
-    warm(place)
+    warm(name, place)
     out, took = place / "reference" / name.replace(" ", "-"), place / f"seconds-{name}"
     if not took.exists():
         begun = time.monotonic()
