@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import importlib
 import itertools
+import json
 import shlex
 import shutil
 from dataclasses import fields, replace
@@ -18,8 +19,8 @@ from dbsurf_paper.commands.parsing import parse
 from dbsurf_paper.experiments.nas.landscape import Table, synthetic_columns
 from dbsurf_paper.experiments.nas.supernet.methods import METHODS
 from dbsurf_paper.runs.folder import read_summary
-from dbsurf_paper.runs.records import write_metrics
-from dbsurf_paper.runs.sealed import read_sealed
+from dbsurf_paper.runs.records import read_metrics, write_metrics
+from dbsurf_paper.runs.sealed import read_sealed, sha256
 from handmade import changed, league_run, nas_run, vae_run
 
 STUDIES = Path(__file__).parents[1] / "studies"
@@ -265,6 +266,29 @@ def test_published_runs_are_those_that_the_study_looks_for(name, monkeypatch, tm
         summary = read_summary(folder)  # every file is the one that was published
         assert summary["configuration"] == configurations[folder.name], folder.name
         assert "no number was changed" in read_sealed(folder / "config.json")["converted"]
+
+
+def test_a_run_of_format_1_is_converted_and_an_edited_one_refused(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(STUDIES))
+    module = importlib.import_module("convert")
+    rows = "step,loss\n0,0.1\n10,0.30000000000000004\n"
+    summary = {"experiment": "vae", "configuration": {"n": 4}, "loss": 0.1 + 0.2}
+    summary["files"] = {"metrics.csv": sha256(rows.encode())}
+    text = json.dumps(summary, sort_keys=True, separators=(",", ":"))
+    for name in ("run", "edited"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "metrics.csv").write_text(rows)
+        (folder / "config.json").write_text('{"n": 4}')
+        content = {"sha256": sha256(text.encode()), **summary}
+        (folder / "summary.json").write_text(json.dumps(content))
+    module.convert(tmp_path / "run")
+    module.convert(tmp_path / "run")  # nothing is left to do
+    assert read_summary(tmp_path / "run") == {k: v for k, v in summary.items() if k != "files"}
+    assert read_metrics(tmp_path / "run")[1] == {"step": 10, "loss": 0.1 + 0.2}
+    (tmp_path / "edited" / "metrics.csv").write_text(rows.replace("0.1", "0.2"))
+    with pytest.raises(ValueError, match="metrics.csv is damaged"):
+        module.convert(tmp_path / "edited")
 
 
 def test_the_variance_that_is_due_to_pairs(monkeypatch):

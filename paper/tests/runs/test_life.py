@@ -166,7 +166,7 @@ PLACES = {
     "vae": (1, 2, 5, 4, 30),
     "table search": (1, 3, 2, 2, 3),
     "supernet": (1, 2, 5, 4, 9),
-    "sequences": (1, 3, 4, 9, 4),
+    "sequences": (1, 3, 4, 4, 5),
     "league": (1, 3, 4, 6, 12),
     "toy": (1, 3, 4, 4, 9),
 }
@@ -185,8 +185,17 @@ def kill_at(count: int) -> None:
     files.os.fsync = fatal  # type: ignore[assignment]
 
 
+def sketch(figure: Any, target: Any, **more: Any) -> None:
+    """Save a figure without drawing it: most of a tiny run's time are its figures."""
+    if hasattr(target, "write"):
+        target.write(b"figure")
+    else:
+        Path(target).write_bytes(b"figure")
+
+
 @pytest.mark.parametrize("name", RUNS)
-def test_killed_at_several_places_gives_the_same_numbers(name, tmp_path_factory):
+def test_killed_at_several_places_gives_the_same_numbers(name, tmp_path_factory, monkeypatch):
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", sketch)
     place = tmp_path_factory.getbasetemp() / "kills"
     place.mkdir(exist_ok=True)
     whole, _ = reference(name, place)

@@ -70,10 +70,7 @@ SUPERNET = (
     "--learning-rate 0.1 --architecture-rate 0.05 --no-tensorboard --checkpoint-every 3 "
     "--evaluate-every 4"
 )
-SEQUENCES = (
-    "sequences --preset smoke --length 2 --sizes 2 --sharpness 1 5 --draws 30 --pretraining 2 "
-    "--steps 2 --every 1 --batch 2 --pool 10 --replicates 2 --variance-draws 2"
-)
+SEQUENCES = "sequences --preset smoke --part exact --length 2 --sizes 2 --draws 30"
 LEAGUE = (
     "league --preset smoke --problem vae --steps 4 --converge 3 --images 3 --timings 1 "
     "--checkpoint-every 2 --estimators doublecv mdsurf reinmax"
