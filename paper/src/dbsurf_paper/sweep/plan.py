@@ -39,8 +39,9 @@ def read_grid(words: Sequence[str], kind: type) -> dict[str, list[Any]]:
         {'estimator': ['dbsurf', 'loorf'], 'seed': [0, 1, 2]}
     """
     hints = get_type_hints(kind)
-    free = [item.name for item in fields(kind) if item.name not in OWN]
     execution = [item.name for item in fields(kind) if not item.metadata.get("identity", True)]
+    names = sorted((item.name for item in fields(kind)), key=lambda name: name in execution)
+    free = [name for name in names if name not in OWN]
     axes: dict[str, list[Any]] = {}
     for word in words:
         name, equals, text = word.partition("=")

@@ -15,6 +15,7 @@ from dbsurf_paper.experiments.league.results import outcomes
 from dbsurf_paper.report.collect import collect
 from dbsurf_paper.report.markdown import block_text
 from dbsurf_paper.runs.checkpoint import NEWEST
+from dbsurf_paper.runs.life import Life
 
 FEW = ("doublecv", "quadraticcv uses=values", "mdsurf", "reinmax", "localexpectation")
 TINY = replace(
@@ -109,6 +110,21 @@ def test_a_killed_run_continues_bit_for_bit(folder, tmp_path, monkeypatch, name,
     assert len(asked) == len(rows_of(folder)) - done  # nothing is measured twice
 
 
+def test_an_edited_rows_json_is_noticed(tmp_path, monkeypatch):
+    options = replace(TINY, out=tmp_path / "run")
+    with monkeypatch.context() as patch:
+        dies_at(patch, "measure_one", 5)
+        with pytest.raises(Killed):
+            run(options)
+    path = options.folder() / "rows.json"
+    text = path.read_text()
+    assert text.count('"variance": 1') >= 1
+    path.write_text(text.replace('"variance": 1', '"variance": 2', 1))
+    with pytest.raises(ValueError, match="rows.json is damaged: it does not match its checksum"):
+        run(replace(options, resume=True))
+    assert not (options.folder() / "summary.json").exists()
+
+
 def test_what_one_learns_does_not_depend_on_the_others(folder, tmp_path):
     run(replace(TINY, out=tmp_path, estimators=("doublecv",)))
     alone = [row for row in rows_of(tmp_path) if row["estimator"] == "doublecv"]
@@ -118,7 +134,7 @@ def test_what_one_learns_does_not_depend_on_the_others(folder, tmp_path):
 
 def test_training_along_for_the_last_steps_only(tmp_path):
     options = replace(TINY, out=tmp_path, along=1, estimators=("doublecv",))
-    one = study.Study(options, study.PROBLEMS["vae"](options))
+    one = study.Study(options, study.PROBLEMS["vae"](options), Life("league", options))
     taught = []
     learner = one.learners["doublecv"].estimator
     work = learner.estimate
