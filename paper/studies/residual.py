@@ -31,8 +31,9 @@ from dbsurf_paper.experiments.league import vaes
 from dbsurf_paper.experiments.league.entrants import REFERENCE
 from dbsurf_paper.experiments.league.options import Options
 from dbsurf_paper.experiments.league.problems import Place
-from dbsurf_paper.files import read_json
 from dbsurf_paper.runs.checkpoint import load_checkpoint
+from dbsurf_paper.runs.folder import CONFIG
+from dbsurf_paper.runs.sealed import read_sealed
 from pages import save_csv
 
 SAMPLES = 200  # of f at every image, for its variance
@@ -56,11 +57,12 @@ def main() -> None:
 
 def shares(folder: Path, draws: int) -> dict[str, str | float]:
     """What is linear, what h leaves, and how much of that is due to its slope."""
-    config = read_json(folder / "config.json")
-    known = {name: value for name, value in config.items() if name in Options.__annotations__}
+    config = read_sealed(folder / CONFIG)["configuration"]
+    known = {name: value for name, value in config.items() if name in Options.__dataclass_fields__}
     options = Options(**{**known, "evaluations": tuple(known["evaluations"])})
-    problem, state = vaes.plain(options), load_checkpoint(folder, config)
-    assert state is not None, f"no checkpoint in {folder}"
+    problem, found = vaes.plain(options), load_checkpoint(folder, config)
+    assert found is not None, f"no checkpoint in {folder}"
+    state = found["trainer"]
     problem.load_state_dict(state["problem"])
     random = torch.Generator().manual_seed(0)
     place = problem.place(random)
@@ -71,10 +73,10 @@ def shares(folder: Path, draws: int) -> dict[str, str | float]:
     estimator.load_state_dict(learned)
     estimator.eval()
 
-    found = torch.stack([gradient(estimator, place) for _ in range(draws)])
+    gradients = torch.stack([gradient(estimator, place) for _ in range(draws)])
     over = torch.where(spread > 0, 1 / spread, 0)  # a bit whose p is 0 or 1 has no slope
-    slope = found.mean(0) * over  # v*
-    noise = (found.var(0) / draws * over).sum(-1).mean()
+    slope = gradients.mean(0) * over  # v*
+    noise = (gradients.var(0) / draws * over).sum(-1).mean()
     samples = torch.bernoulli(probs.expand(SAMPLES, -1, -1), generator=random)
     with torch.no_grad():
         values = place.f(samples)

@@ -37,7 +37,7 @@ from dbsurf_paper.experiments.nas.supernet.options import SUPERNET_PRESETS as PR
 from dbsurf_paper.experiments.nas.supernet.options import SupernetOptions
 from dbsurf_paper.experiments.nas.supernet.search import CANDIDATES
 from dbsurf_paper.experiments.nas.traces import training_curves
-from dbsurf_paper.experiments.registry import load
+from dbsurf_paper.experiments.registry import experiment, load
 from dbsurf_paper.report.collect import collect
 from dbsurf_paper.report.document import Chart
 from dbsurf_paper.report.labels import estimator_name
@@ -105,15 +105,8 @@ def longer_runs(folder: Path) -> list[SupernetOptions]:
 
 def command(options: SupernetOptions) -> str:
     """A search as the words of a command line, for a queue."""
-    usual = PRESETS["laptop"]
-    words = ["nas", "supernet", "--preset", "laptop", "--method", options.method]
-    if options.method == "sampled":
-        words += ["--estimator", options.estimator]
-    for name in ("architecture_rate", "warmup_epochs", "epochs", "cosine_epochs"):
-        if getattr(options, name) != getattr(usual, name):
-            words += [f"--{name.replace('_', '-')}", f"{getattr(options, name):g}"]
-    words += ["--seeds", "1", "--seed", str(options.seed), "--path-batching", "one-by-one"]
-    return shlex.join([*words, "--threads", "1", "--resume", "--out", str(options.out)])
+    words = experiment("nas-supernet").words_for(replace(options, preset="laptop"))
+    return shlex.join(words[1:])
 
 
 # --- what the finished ones say -------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,9 @@ from dbsurf_paper.experiments.nas.options import TableOptions
 from dbsurf_paper.experiments.nas.supernet.options import SupernetOptions
 from dbsurf_paper.experiments.toy import Options as ToyOptions
 from dbsurf_paper.experiments.vae import Options as VaeOptions
+from dbsurf_paper.runs.folder import read_summary, write_summary
 from dbsurf_paper.runs.records import write_metrics
+from dbsurf_paper.runs.sealed import write_sealed
 
 STEPS = 20_000
 # A picture of one pixel.
@@ -48,7 +49,7 @@ def vae_run(place: Path, elbo: float, **options: Any) -> Path:
             {"estimator": "dbsurf", "options": {}, "variance": elbo, "mean_square": 1.0},
             {"estimator": "mdsurf", "options": {}, "variance": 50.0, "mean_square": 1.0},
         ]
-    (folder / "summary.json").write_text(json.dumps(summary))
+    write_summary(folder, summary)
     (folder / "pictures.png").write_bytes(PNG)
     return folder
 
@@ -72,10 +73,10 @@ def unfinished_vae_run(place: Path, elbo: float, **options: Any) -> Path:
         for step, level in levels.items()
     ]
     write_metrics(folder, rows)
-    (folder / "config.json").write_text(json.dumps(chosen.config()))
+    write_sealed(folder / "config.json", {"experiment": "vae", "configuration": chosen.config()})
     environment = {"torch": "2.13.0", "threads": 1, "device": "cpu", "revision": "abc1234"}
     environment["command"] = ["dbsurf", "vae"]
-    (folder / "environment.json").write_text(json.dumps(environment))
+    write_sealed(folder / "environment.json", environment)
     return folder
 
 
@@ -106,10 +107,10 @@ def nas_run(place: Path, accuracies: list[float], landscape: str, **options: Any
         "found": found,
         "seconds": 12.5,
     }
-    (folder / "summary.json").write_text(json.dumps(summary))
     lines = ["distinct_queries,val_12,test_200,test_200_error"]
     lines += [f"{10 * i},{60 + i},{70 + i},0.5" for i in range(1, 6)]
     (folder / "curves.csv").write_text("\n".join(lines) + "\n")
+    write_summary(folder, summary)
     return folder
 
 
@@ -129,7 +130,7 @@ def toy_run(place: Path, **options: Any) -> Path:
         "seconds": 3.0,
         "statements": statements,
     }
-    (folder / "summary.json").write_text(json.dumps(summary))
+    write_summary(folder, summary)
     for name in ("figure2", "figure6"):
         (folder / f"{name}.png").write_bytes(PNG)
     return folder
@@ -171,5 +172,14 @@ def league_run(place: Path, variances: dict[str, float], **options: Any) -> Path
         "left_out": {},
         "rows": measure.ratios(rows, "loorf"),
     }
-    (folder / "summary.json").write_text(json.dumps(summary))
+    write_summary(folder, summary)
     return folder
+
+
+def changed(folder: Path, *, without: tuple[str, ...] = (), **entries: Any) -> None:
+    """Other results in a finished run, fewer files, as if it had written them itself."""
+    summary = read_summary(folder)
+    assert summary is not None
+    for name in without:
+        (folder / name).unlink()
+    write_summary(folder, {**summary, **entries})

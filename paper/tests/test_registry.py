@@ -20,41 +20,35 @@ PARTS = ("sections", "sentences", "identity", "described", "measures")
 # One folder: the package of a new experiment, as another distribution would ship it.
 TINY = '''
 """Counts to a number."""
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from dbsurf_paper.report.document import Paragraph, Section
 from dbsurf_paper.runs.experiment import Experiment, Headline, SummaryFormat
-from dbsurf_paper.runs.folder import CONFIG, write_json, write_summary
-from dbsurf_paper.runs.options import EXECUTION, configuration
+from dbsurf_paper.runs.life import Life
+from dbsurf_paper.runs.options import Execution
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(Execution):
     """Count to a number, for the sake of an example."""
 
     number: int = 3
     """The number."""
     seed: int = 0
     """Where to begin."""
-    out: Path | None = field(default=None, metadata=EXECUTION)
-    """Run folder."""
 
-    def config(self):
-        return configuration(self)
-
-    def folder(self):
-        return self.out or Path("runs/tiny") / f"number{self.number}-seed{self.seed}"
+    def place(self):
+        return Path("tiny") / f"number{self.number}-seed{self.seed}"
 
 
 def run(options):
-    folder = options.folder()
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / CONFIG, {"experiment": "tiny", **options.config()})
-    total = options.seed + options.number
-    summary = {"experiment": "tiny", "configuration": options.config(), "seconds": 0.5}
-    write_summary(folder, {**summary, "total": total})
-    print(f"{folder}: counted to {total}")
+    life = Life("tiny", options)
+    if life.summary is None:
+        with life.opened():
+            ones = [life.keep(f"number {i}", lambda: 1) for i in range(options.number)]
+            life.finish({"total": options.seed + sum(ones)})
+    print(f"{life.folder}: counted to {life.summary['total']}")
 
 
 def sections(runs):

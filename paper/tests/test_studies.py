@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import importlib
 import itertools
-import json
 import shlex
 import shutil
 from dataclasses import fields, replace
@@ -18,7 +17,10 @@ import torch
 from dbsurf_paper.commands.parsing import parse
 from dbsurf_paper.experiments.nas.landscape import Table, synthetic_columns
 from dbsurf_paper.experiments.nas.supernet.methods import METHODS
-from handmade import league_run, nas_run, vae_run
+from dbsurf_paper.runs.folder import read_summary
+from dbsurf_paper.runs.records import write_metrics
+from dbsurf_paper.runs.sealed import read_sealed
+from handmade import changed, league_run, nas_run, vae_run
 
 STUDIES = Path(__file__).parents[1] / "studies"
 MARKS = (
@@ -112,12 +114,9 @@ def test_the_table_search_study(page, monkeypatch):
             folder = nas_run(
                 runs / place, tests, "NAS-Bench-201", dataset=dataset, estimator=estimator
             )
-            summary = json.loads((folder / "summary.json").read_text())
             numbers = {"val_12": 60.0, "test_200": accuracy + 0.1, "test_200_error": 0.1}
-            summary |= {"by_choice": {"best": numbers}, "distinct_queries": 105.0}
-            for cell in summary["found"]:
-                cell["best_reached"] = 50
-            (folder / "summary.json").write_text(json.dumps(summary))
+            found = [{**cell, "best_reached": 50} for cell in read_summary(folder)["found"]]
+            changed(folder, by_choice={"best": numbers}, distinct_queries=105.0, found=found)
     tuning = {"method": "dbsurf", "setting": "0.1", "val_12": 60.0, "distinct_queries": 100}
     rows = [{"dataset": name, **tuning, "chosen": True} for name in module.DATASETS]
     pd.DataFrame(rows).to_csv(runs / "tuning.csv", index=False)
@@ -154,12 +153,12 @@ def test_the_supernet_study_writes_what_finished_runs_say(page, monkeypatch):
     def finished(runs: list, seconds: dict[str, float]) -> None:
         for number, run in enumerate(runs):
             made = nas_run(folder, [90.0], "NAS-Bench-201", mode="supernet", **_identity(run))
-            summary = json.loads((made / "summary.json").read_text())
-            summary["found"][0]["index"] = 100 * number
-            summary |= {"steps": 10, "seconds": seconds.get(module.key(run), 90.0)}
-            (made / "summary.json").write_text(json.dumps(summary))
-            rows = "step,seconds,images,test_200\n0,0,0,10\n10,1,640,90\n"
-            (made / "metrics.csv").write_text(rows)
+            (cell,) = read_summary(made)["found"]
+            names = ("step", "seconds", "images", "test_200")
+            rows = [(0, 0, 0, 10), (10, 1, 640, 90)]
+            write_metrics(made, [dict(zip(names, row, strict=True)) for row in rows])
+            took = seconds.get(module.key(run), 90.0)
+            changed(made, found=[{**cell, "index": 100 * number}], steps=10, seconds=took)
             made.rename(run.folder())
 
     finished(module.runs(folder)[:22], {"dbsurf": 100.0, "dsnas": 20.0})
@@ -263,8 +262,9 @@ def test_published_runs_are_those_that_the_study_looks_for(name, monkeypatch, tm
     published = sorted(tmp_path.iterdir())
     assert published
     for folder in published:
-        summary = json.loads((folder / "summary.json").read_text())
+        summary = read_summary(folder)  # every file is the one that was published
         assert summary["configuration"] == configurations[folder.name], folder.name
+        assert "no number was changed" in read_sealed(folder / "config.json")["converted"]
 
 
 def test_the_variance_that_is_due_to_pairs(monkeypatch):

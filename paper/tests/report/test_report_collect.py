@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from dbsurf_paper.experiments.registry import experiment
 from dbsurf_paper.report.collect import DAMAGED, FINISHED, REPEATED, UNFINISHED, Run, record_of
 from dbsurf_paper.report.collect import collect as collect_of
 from dbsurf_paper.report.provenance import described, state
-from handmade import nas_run, toy_run, unfinished_vae_run, vae_run
+from handmade import changed, nas_run, toy_run, unfinished_vae_run, vae_run
 
 RECORDS = registry.every()
 
@@ -59,15 +58,12 @@ def test_unfinished_runs_tell_their_last_step(tmp_path):
 @pytest.mark.parametrize(
     ("file", "content", "reason"),
     [
-        ("summary.json", "{", "summary.json is not JSON"),
-        ("summary.json", "[1]", "summary.json must hold a JSON object"),
-        ("summary.json", '{"experiment": "vae"}', "summary.json has no configuration"),
-        ("config.json", "\xff", "config.json is not JSON"),
-        ("environment.json", "", "environment.json is not JSON"),
-        ("metrics.csv", "step,seconds\n1,two\n", "metrics.csv: could not convert"),
-        ("metrics.csv", "step,seconds\n,2\n", "metrics.csv: line 2 has no step"),
-        ("metrics.csv", "step,seconds\n1,2\n2,nan\n", "metrics.csv: line 3: seconds must be fin"),
-        ("metrics.csv", "step\n1,2\n", "metrics.csv"),
+        ("summary.json", "{", "summary.json is damaged: Expecting property name"),
+        ("summary.json", "[1]", "summary.json is damaged: it must hold a JSON object"),
+        ("summary.json", '{"experiment": "vae"}', "summary.json is without a format number"),
+        ("config.json", "\xff", "config.json is damaged: "),
+        ("environment.json", "", "environment.json is damaged: "),
+        ("metrics.csv", "step,seconds\n1,2\n", "metrics.csv is damaged: it is not the file that"),
     ],
 )
 def test_damaged_files_are_named_and_the_rest_goes_on(tmp_path, file, content, reason):
@@ -85,7 +81,7 @@ def test_a_damaged_table_of_a_search_is_named(tmp_path):
     folder = nas_run(tmp_path, [94.0], "synthetic", dataset="synthetic")
     (folder / "curves.csv").write_text("a,b\n1,x\n")
     run = only(tmp_path)
-    assert (run.state, run.reason[:31]) == (DAMAGED, "curves.csv: could not convert s")
+    assert (run.state, run.reason[:10]) == (DAMAGED, "curves.csv")
 
 
 @pytest.mark.parametrize(
@@ -93,7 +89,6 @@ def test_a_damaged_table_of_a_search_is_named(tmp_path):
     [
         ("train_negative_elbo", None, "train_negative_elbo must be a number, got None"),
         ("seconds", "many", "seconds must be a number, got 'many'"),
-        ("test_negative_elbo", float("nan"), "test_negative_elbo must be finite, got nan"),
         (
             "variance_by_estimator",
             [1],
@@ -108,25 +103,22 @@ def test_a_damaged_table_of_a_search_is_named(tmp_path):
 )
 def test_a_summary_without_its_numbers_is_damaged(tmp_path, name, value, reason):
     folder = vae_run(tmp_path, 100.0, dataset="mnist")
-    summary = json.loads((folder / "summary.json").read_text())
-    (folder / "summary.json").write_text(json.dumps({**summary, name: value}))
+    changed(folder, **{name: value})
     assert only(tmp_path).reason == f"summary.json: {reason}"
 
 
 def test_a_configuration_or_a_search_without_what_is_needed_is_damaged(tmp_path):
     folder = vae_run(tmp_path, 100.0, dataset="mnist")
-    summary = json.loads((folder / "summary.json").read_text())
-    del summary["configuration"]["n"]
-    (folder / "summary.json").write_text(json.dumps(summary))
+    chosen = {**only(tmp_path).configuration}
+    del chosen["n"]
+    changed(folder, configuration=chosen)
     assert only(tmp_path).reason == "summary.json has no n in its configuration"
-    summary["configuration"]["n"] = "four"
-    (folder / "summary.json").write_text(json.dumps(summary))
+    changed(folder, configuration={**chosen, "n": "four"})
     assert only(tmp_path).reason == (
         "summary.json: n of the configuration must be of type int, got 'four'"
     )
     other = nas_run(tmp_path / "nas", [94.0], "synthetic", dataset="synthetic")
-    summary = json.loads((other / "summary.json").read_text())
-    (other / "summary.json").write_text(json.dumps({**summary, "found": None}))
+    changed(other, found=None)
     assert only(tmp_path / "nas").reason == "summary.json: found must be of type list, got None"
 
 
@@ -141,6 +133,23 @@ def test_other_folders_are_none_of_our_business(tmp_path):
         (tmp_path / name).mkdir()
         (tmp_path / name / file).write_text(content)
     assert only(tmp_path).configuration["dataset"] == "mnist"
+
+
+def test_a_run_of_an_older_format_is_named(tmp_path):
+    folder = unfinished_vae_run(tmp_path, 100.0, dataset="mnist")
+    (folder / "config.json").write_text('{"dataset": "mnist"}')
+    (folder / "environment.json").write_text("{}")
+    told = "damaged: config.json is without a format number, this version reads format 2"
+    assert state(only(tmp_path)) == told
+
+
+def test_edited_metrics_of_an_unfinished_run_are_noticed(tmp_path):
+    folder = unfinished_vae_run(tmp_path, 100.0, dataset="mnist")
+    text = (folder / "metrics.csv").read_text()
+    (folder / "metrics.csv").write_text(text.replace("200.0", "100.0"))
+    assert (
+        state(only(tmp_path)) == "damaged: metrics.csv is damaged: it does not match its checksum"
+    )
 
 
 def test_what_is_inside_a_run_belongs_to_it(tmp_path):
@@ -189,15 +198,15 @@ def test_a_command_makes_the_configuration_it_is_of(name, changes):
 
 def test_commands_of_what_we_do_not_know():
     assert experiment("vae").command_for({"flavour": 1}) == ""
-    assert record_of({"flavour": 1}, RECORDS) is None
-    assert record_of({"experiment": "cooking"}, RECORDS) is None
-    assert record_of({"command": "toy", "seed": 0}, RECORDS) is experiment("toy")
+    assert record_of({}, RECORDS) is None
+    assert record_of({"experiment": "cooking", "configuration": {}}, RECORDS) is None
+    assert record_of({"experiment": "toy", "configuration": {}}, RECORDS) is experiment("toy")
 
 
 def test_every_configuration_is_known_for_its_own_experiment():
     for record in RECORDS:
-        assert record_of(record.options().config(), RECORDS) is record
-        assert record_of(record.options().config(), RECORDS, record.group) is record
+        named = {"experiment": record.group, "configuration": record.options().config()}
+        assert record_of(named, RECORDS) is record
 
 
 def test_commands_say_what_was_measured_and_how_to_switch_off(tmp_path):
@@ -210,7 +219,5 @@ def test_commands_say_what_was_measured_and_how_to_switch_off(tmp_path):
 
 def test_what_was_typed_stands_in_for_a_configuration_of_another_version(tmp_path):
     folder = vae_run(tmp_path, 100.0, dataset="mnist")
-    summary = json.loads((folder / "summary.json").read_text())
-    summary["configuration"]["flavour"] = 1
-    (folder / "summary.json").write_text(json.dumps(summary))
+    changed(folder, configuration={**only(tmp_path).configuration, "flavour": 1})
     assert only(tmp_path).command == "dbsurf vae"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import shlex
@@ -23,15 +22,13 @@ from blobs import blobs
 from dbsurf_paper import files
 from dbsurf_paper.commands.main import main
 from dbsurf_paper.experiments.vae import job as vae_job
-from dbsurf_paper.runs.checkpoint import NEWEST, PREVIOUS, read_checkpoint
+from dbsurf_paper.runs.checkpoint import NEWEST, PREVIOUS, read_checkpoint, save_checkpoint
 from dbsurf_paper.runs.folder import (
     LOCK,
     FolderInUse,
     exclusive,
     folder_lock,
-    fresh_folder,
     read_summary,
-    verified,
     write_summary,
 )
 from sweep_runs import TINY, outcome
@@ -83,102 +80,70 @@ def one_line(error: str) -> str:
     return line
 
 
-# --- checkpoints with the right checksum and the wrong content ------------------------------------
+# --- checkpoints with the right checksums of the archive and the wrong content --------------------
 
 
 def _nan_weights(state: dict[str, Any]) -> None:
     next(iter(state["trainer"]["model"].values())).fill_(torch.nan)
 
 
-def _infinite_weights(state: dict[str, Any]) -> None:
-    model = state["trainer"]["model"]
-    next(value for name, value in model.items() if name != "mean").fill_(torch.inf)
-
-
-def _nan_moments(state: dict[str, Any]) -> None:
-    state["trainer"]["optimiser"]["state"][0]["exp_avg"].fill_(torch.nan)
-
-
 def _too_many_steps(state: dict[str, Any]) -> None:
     state["trainer"]["steps"] = 999
-
-
-def _steps_as_text(state: dict[str, Any]) -> None:
-    state["trainer"]["steps"] = "50"
 
 
 def _no_model(state: dict[str, Any]) -> None:
     del state["trainer"]["model"]
 
 
-def _no_rows(state: dict[str, Any]) -> None:
-    del state["rows"]
-
-
-def _strange_rows(state: dict[str, Any]) -> None:
-    state["rows"] = [{"step": "zero"}]
-
-
-def _rows_of_another_run(state: dict[str, Any]) -> None:
-    state["rows"] = [{**row, "step": row["step"] + 7} for row in state["rows"]]
-
-
-def _no_time(state: dict[str, Any]) -> None:
-    state["seconds"] = float("nan")
-
-
-def _wrong_shape(state: dict[str, Any]) -> None:
-    model = state["trainer"]["model"]
-    name = next(iter(model))
-    model[name] = torch.zeros(3, 3)
+def _another_number(state: dict[str, Any]) -> None:
+    state["rows"][0]["train_negative_elbo"] += 1e-9
 
 
 def _wrong_moments(state: dict[str, Any]) -> None:
     state["trainer"]["optimiser"]["state"][0]["exp_avg"] = torch.zeros(2)
 
 
-def _places_out_of_range(state: dict[str, Any]) -> None:
-    state["trainer"]["batches"]["order"] += 1000
-
-
-CHANGES = [
-    _nan_weights,
-    _infinite_weights,
-    _nan_moments,
-    _too_many_steps,
-    _steps_as_text,
-    _no_model,
-    _no_rows,
-    _strange_rows,
-    _rows_of_another_run,
-    _no_time,
-    _wrong_shape,
-    _wrong_moments,
-    _places_out_of_range,
-]
+CHANGES = [_nan_weights, _too_many_steps, _no_model, _another_number, _wrong_moments]
 
 
 def change(path: Path, how: Callable[[dict[str, Any]], None]) -> None:
-    content = read_checkpoint(path)
+    content = torch.load(path, weights_only=True)
     how(content["state"])
     torch.save(content, path)
 
 
 @pytest.mark.parametrize("how", CHANGES)
-def test_a_checkpoint_of_foreign_content_is_refused_in_one_line(unfinished, data, capsys, how):
+def test_a_checkpoint_of_changed_content_is_refused_in_one_line(unfinished, data, capsys, how):
     change(unfinished / NEWEST, how)
     assert main(words(data, unfinished, "--resume")) == 2
-    assert f"{unfinished / NEWEST} cannot be used" in one_line(capsys.readouterr().err)
+    line = one_line(capsys.readouterr().err)
+    assert f"{unfinished / NEWEST} cannot be used: it does not match its checksum" in line
     assert not (unfinished / "summary.json").exists()
 
 
-@pytest.mark.parametrize("how", [_nan_weights, _too_many_steps, _no_model, _wrong_shape])
+@pytest.mark.parametrize("how", CHANGES)
 def test_the_checkpoint_before_it_is_used_instead(run, finished, data, capsys, how):
     (run / "summary.json").unlink()
     change(run / NEWEST, how)  # the one of the last step
     assert main(words(data, run, "--resume")) == 0
     assert f"{run / NEWEST} cannot be used" in capsys.readouterr().err
     assert outcome(run) == outcome(finished)
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [(_wrong_moments, "exp_avg of an optimiser must have the shape"), (_no_model, "KeyError")],
+)
+def test_a_state_that_does_not_fit_is_refused_though_its_checksum_is_right(
+    unfinished, data, capsys, how, reason
+):
+    """As of code that was changed under the same format number."""
+    content = read_checkpoint(unfinished / NEWEST)
+    how(content["state"])
+    save_checkpoint(unfinished, content["config"], content["state"])
+    (unfinished / PREVIOUS).unlink()
+    assert main(words(data, unfinished, "--resume")) == 2
+    assert reason in one_line(capsys.readouterr().err)
 
 
 def test_a_run_that_ends_in_nan_has_failed(data, tmp_path, monkeypatch, capsys):
@@ -225,13 +190,6 @@ def test_no_flipped_bit_of_a_summary_changes_a_number_unnoticed(run):
             assert read_summary(run) == wanted
 
 
-def test_a_summary_without_checksum_is_of_an_older_version(run):
-    summary = read_summary(run)
-    (run / "summary.json").write_text(json.dumps(summary))
-    assert read_summary(run) == summary
-    assert verified(run, {"experiment": "x"}) == {"experiment": "x"}
-
-
 HOSTILE = {
     "empty": b"",
     "half": b'{"experiment": "vae", "conf',
@@ -257,7 +215,7 @@ def test_a_damaged_summary_is_made_again(run, finished, data, capsys, kind):
     assert outcome(run) == outcome(finished)
 
 
-# Not those that are sound JSON objects: these are another configuration, which is refused.
+# Not those that are sound JSON objects: these have no format number, which is refused.
 @pytest.mark.parametrize("kind", ["empty", "half", "random", "list", "number", "brackets"])
 def test_a_damaged_config_is_written_again_beside_a_sound_checkpoint(
     unfinished, finished, data, capsys, kind
@@ -367,23 +325,6 @@ def test_what_a_killed_run_left_is_removed_and_its_last_checkpoint_named(run, fi
     assert names == sorted(path.name for path in finished.iterdir())
     assert read_checkpoint(run / NEWEST)["state"]["trainer"]["steps"] == STEPS
     assert outcome(run) == outcome(finished)
-
-
-def test_what_a_killed_study_left_is_removed(tmp_path):
-    left = tmp_path / ".study.abc.unfinished"
-    left.mkdir()
-    (left / "half.csv").write_text("1")
-    with fresh_folder(tmp_path / "study", "toy") as folder:
-        (folder / "config.json").write_text('{"command": "toy"}')
-        with pytest.raises(FolderInUse), fresh_folder(tmp_path / "study", "toy"):
-            raise AssertionError("both write it")
-    assert [path.name for path in tmp_path.iterdir()] == ["study"]
-    (tmp_path / "study" / "config.json").write_bytes(b"\xff")
-    with (
-        pytest.raises(ValueError, match="config.json is damaged"),
-        fresh_folder(tmp_path / "study", "toy"),
-    ):
-        raise AssertionError("a folder that cannot be told was replaced")
 
 
 def test_temporary_files_of_others_stay_where_the_folder_is_shared(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import functools
 import importlib
 import io
@@ -50,7 +51,7 @@ def warm(place: Path) -> None:
         importlib.import_module(name)
     for name in RUNS:
         with tempfile.TemporaryDirectory(dir=place) as folder:
-            words = command(name, place, Path(folder) / "run", "--steps", "1")
+            words = command(name, place, Path(folder) / "run")
             with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
                 assert main(words) == 0
 
@@ -63,14 +64,24 @@ VAE = (
     "--variance-draws 3 --variance-images 10 --checkpoint-every 25 --no-tensorboard --device cpu "
     "--threads 1 --estimator doublecv"
 )
-TABLE = "nas table --dataset synthetic --steps 40 --seeds 30 --threads 1 --estimator dbsurf"
+TABLE = "nas table --dataset synthetic --steps 40 --seed 90 --seeds 130 --estimator dbsurf"
 SUPERNET = (
     "nas supernet --dataset digits --n 3 --seeds 1 --device cpu --threads 1 --channels 2 "
     "--cells 1 --image-size 8 --images 64 --batch 16 --warmup-epochs 1 --epochs 5 "
     "--learning-rate 0.1 --architecture-rate 0.05 --no-tensorboard --checkpoint-every 3 "
     "--evaluate-every 4"
 )
+SEQUENCES = (
+    "sequences --preset smoke --length 2 --sizes 2 --sharpness 1 5 --draws 30 --pretraining 2 "
+    "--steps 2 --every 1 --batch 2 --pool 10 --replicates 2 --variance-draws 2"
+)
+LEAGUE = (
+    "league --preset smoke --problem vae --steps 4 --converge 3 --images 3 --timings 1 "
+    "--checkpoint-every 2 --estimators doublecv mdsurf reinmax"
+)
+TOY = "toy --preset smoke --points 9 --draws 100 --comparison-draws 10"
 RUNS = {"vae": VAE, "table search": TABLE, "supernet": SUPERNET}
+RUNS |= {"sequences": SEQUENCES, "league": LEAGUE, "toy": TOY}
 
 
 def data(place: Path) -> Path:
@@ -84,21 +95,31 @@ def data(place: Path) -> Path:
 
 
 def command(name: str, place: Path, out: Path, *more: str) -> list[str]:
-    """The command line of a small run; a table search has nothing to resume."""
-    more = tuple(word for word in more if word != "--resume" or name != "table search")
+    """The command line of a small run."""
     return [*RUNS[name].split(), "--data-dir", str(data(place)), "--out", str(out), *more]
 
 
 def outcome(folder: Path) -> tuple[Any, ...]:
-    """All numbers of a finished run but its times."""
+    """All numbers of a finished run but its times, to the last digit."""
     summary = read_summary(folder)
     assert summary is not None, "the run is not finished"
-    summary = {name: value for name, value in summary.items() if name != "seconds"}
-    rows: list[Any] = []
     if (folder / "metrics.csv").exists():
-        rows = [{k: v for k, v in row.items() if k != "seconds"} for row in read_metrics(folder)]
-    curves = folder / "curves.csv"
-    return summary, rows, curves.read_bytes() if curves.exists() else b""
+        read_metrics(folder)  # raises if it is not the file that the run wrote
+    tables = {}
+    for path in sorted(folder.glob("*.csv")):
+        rows = [row for row in csv.reader(path.read_text().splitlines()) if row[0][:1] != "#"]
+        timed = [place for place, name in enumerate(rows[0]) if name in TIMES]
+        tables[path.name] = [[c for i, c in enumerate(row) if i not in timed] for row in rows]
+    return _timeless(summary), tables
+
+
+TIMES = ("seconds", "milliseconds", "loorf_milliseconds", "time_ratio")
+
+
+def _timeless(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {k: _timeless(value) for k, value in content.items() if k not in TIMES}
+    return [_timeless(value) for value in content] if isinstance(content, list) else content
 
 
 def reference(name: str, place: Path) -> tuple[Path, float]:

@@ -16,6 +16,7 @@ from dbsurf_paper.commands.main import main
 from dbsurf_paper.experiments.vae.training import Trainer
 from dbsurf_paper.runs.checkpoint import NEWEST, read_checkpoint
 from dbsurf_paper.runs.folder import exclusive, holder, write_summary
+from dbsurf_paper.runs.records import write_metrics
 from dbsurf_paper.sweep import carry_out, command
 from dbsurf_paper.sweep.board import Board
 from dbsurf_paper.sweep.display import Display, picture, span
@@ -179,11 +180,12 @@ def test_the_live_table_fits_the_terminal(tmp_path):
     board.set(runs[20], "elsewhere")
     with exclusive(runs[300].lock, "mark"):
         runs[300].folder.mkdir()
-        metrics = runs[300].folder / "metrics.csv"
-        metrics.write_text("step,train_negative_elbo\n0,500.0\n")
+        first = {"step": 0, "train_negative_elbo": 500.0}
+        write_metrics(runs[300].folder, [first])
         board.look()
         time.sleep(0.05)
-        metrics.write_text("step,train_negative_elbo\n0,500.0\n250000,123.456\n")
+        later = {"step": 250_000, "train_negative_elbo": 123.456}
+        write_metrics(runs[300].folder, [first, later])
         board.look()
         assert board.busy()
         console = Console(file=io.StringIO(), force_terminal=True, width=100, height=12)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from dbsurf_paper.files import parse_json
-from dbsurf_paper.runs.experiment import ENOUGH, Experiment
-from dbsurf_paper.runs.folder import CONFIG, SUMMARY, verified
-from dbsurf_paper.runs.records import METRICS
+from dbsurf_paper.runs.experiment import Experiment
+from dbsurf_paper.runs.folder import CONFIG, ENVIRONMENT, SUMMARY, read_summary
+from dbsurf_paper.runs.records import METRICS, read_metrics
+from dbsurf_paper.runs.sealed import OtherFormat, read_sealed
 
-ENVIRONMENT = "environment.json"
 FINISHED, UNFINISHED, REPEATED, DAMAGED = "finished", "unfinished", "repeated", "damaged"
 Rows = tuple[Mapping[str, float | None], ...]
 
@@ -125,27 +123,24 @@ def read(folder: Path, records: Sequence[Experiment]) -> Run | None:
     configuration: dict[str, Any] = {}
     damaged = Run(folder, None, DAMAGED)
     try:
-        if (folder / CONFIG).exists():
-            configuration = _json(folder / CONFIG)
-            record = record_of(configuration, records)
-        summary = {}
-        if (folder / SUMMARY).exists():
-            summary = verified(folder, _json(folder / SUMMARY))
+        config = read_sealed(folder / CONFIG) if (folder / CONFIG).exists() else {}
+        configuration = config.get("configuration", {})
+        record = record_of(config, records)
+        summary = read_summary(folder) or {}
         if summary:
-            configuration = summary.get("configuration", configuration)
-            record = record_of(configuration, records, str(summary.get("experiment", "")))
+            configuration, record = summary["configuration"], record_of(summary, records)
         if record is None:
             return None
         if summary:
             record.summary.check(summary)
-        metrics = _rows(folder / METRICS)
-        check_metrics(metrics)
+        metrics = tuple(read_metrics(folder)) if (folder / METRICS).exists() else ()
         tables = {name: _rows(folder / name) for name in record.tables}
-        environment = _json(folder / ENVIRONMENT) if (folder / ENVIRONMENT).exists() else {}
+        environment = read_sealed(folder / ENVIRONMENT) if (folder / ENVIRONMENT).exists() else {}
     except (ValueError, OSError) as error:
-        known = configuration if isinstance(configuration, dict) else {}
-        reason = str(error).splitlines()[0]
-        return replace(damaged, record=record, reason=reason, configuration=known)
+        if isinstance(error, OtherFormat) and not (folder / ENVIRONMENT).exists():
+            return None  # a config.json or summary.json of something else
+        reason = str(error).splitlines()[0].removeprefix(f"{folder}/")
+        return replace(damaged, record=record, reason=reason, configuration=configuration)
     return Run(
         folder,
         record,
@@ -173,45 +168,10 @@ def _rows(path: Path) -> Rows:
         raise ValueError(f"{path.name}: {error}") from error
 
 
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        content = parse_json(path.read_bytes())
-    except ValueError as error:
-        raise ValueError(f"{path.name} is not JSON: {error}") from error
-    if not isinstance(content, dict) or not content:
-        raise ValueError(f"{path.name} must hold a JSON object")
-    return content
-
-
-def record_of(
-    configuration: Any, records: Sequence[Experiment], named: str = ""
-) -> Experiment | None:
-    """The experiment that a configuration belongs to, None if to none of them.
-
-    Args:
-        configuration: as read from a file.
-        records: the experiments.
-        named: the experiment named in the summary; without it the configuration decides.
-    """
-    if not isinstance(configuration, dict):
-        return next((record for record in records if record.group == named), None)
-    named = named or str(configuration.get("experiment") or configuration.get("command") or "")
-    if named:
-        group = (record for record in records if record.group == named)
-        return next((record for record in group if record.agrees(configuration)), None)
-    if len(configuration) < ENOUGH:
-        return None
-    return next((record for record in records if record.owns(configuration)), None)
-
-
-def check_metrics(rows: Sequence[Mapping[str, float | None]]) -> None:
-    """Raise a ValueError at the first row without a step or with a number that is not finite."""
-    for line, row in enumerate(rows, start=2):
-        if row.get("step") is None:
-            raise ValueError(f"{METRICS}: line {line} has no step")
-        for name, value in row.items():
-            if value is not None and not math.isfinite(value):
-                raise ValueError(f"{METRICS}: line {line}: {name} must be finite, got {value}")
+def record_of(named: Mapping[str, Any], records: Sequence[Experiment]) -> Experiment | None:
+    """The experiment that ``config.json`` or ``summary.json`` names, None if none of them."""
+    group = (record for record in records if record.group == named.get("experiment"))
+    return next((record for record in group if record.agrees(named["configuration"])), None)
 
 
 def _order(run: Run, records: Sequence[Experiment]) -> tuple[Any, ...]:

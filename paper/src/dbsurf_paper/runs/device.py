@@ -1,4 +1,4 @@
-"""Where to compute, and in which precision.
+"""Where to compute, with how many threads, and in which precision.
 
 Half precision on a CPU is tried in a child process first. Some virtual machines report
 instructions (AMX, AVX512-FP16) that programs cannot use there. Torch's CPU library uses them, and
@@ -12,6 +12,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Literal
 
 import torch
@@ -28,6 +30,17 @@ def choose_device(name: str) -> torch.device:
     if not present[name]:
         raise ValueError(f"device must be one that this machine has, got {name}")
     return torch.device(name)
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Use so many processor threads inside, 0 for as many as there are already."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 SETTING = "ONEDNN_MAX_CPU_ISA"  # environment variable: the newest instructions torch may use

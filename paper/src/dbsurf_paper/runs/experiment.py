@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from dbsurf_paper.runs.folder import SUMMARY
+from dbsurf_paper.runs.options import flags, option_words
 
 Scale = Literal["smoke", "laptop", "paper"]
 #: The options of every run, for a scale and a data folder.
 MakeRuns = Callable[[Scale, Path | None], list[Any]]
-ENOUGH = 5  # a configuration with fewer fields could belong to several experiments
 
 
 @dataclass(frozen=True)
@@ -167,24 +167,14 @@ class Experiment:
         module: Any = importlib.import_module(self.report)
         return module  # type: ignore[no-any-return]
 
-    def constants(self) -> dict[str, Any]:
-        """Entries beside the options that every configuration of this experiment has."""
-        known = {item.name for item in fields(self.options)}
-        usual = self.options().config()
-        return {name: value for name, value in usual.items() if name not in known}
-
-    def owns(self, configuration: Mapping[str, Any]) -> bool:
-        """Whether a configuration of unknown origin belongs to this experiment.
-
-        A configuration of an older version may lack new options.
-        """
-        constants = self.constants()
-        known = {*constants, *(item.name for item in fields(self.options))}
-        return self.agrees(configuration) and set(configuration) <= known
-
     def agrees(self, configuration: Mapping[str, Any]) -> bool:
-        """Whether a configuration has this experiment's constants."""
-        return all(configuration.get(name) == value for name, value in self.constants().items())
+        """Whether a configuration has this experiment's constants, entries beside the options."""
+        known = {item.name for item in fields(self.options)}
+        return all(
+            configuration.get(name) == value
+            for name, value in self.options().config().items()
+            if name not in known
+        )
 
     def command_for(
         self, configuration: Mapping[str, Any], summary: Mapping[str, Any] | None = None
@@ -198,25 +188,17 @@ class Experiment:
             summary: its results. An option of execution whose metadata say in which entry of the
                 results it is ``shown_by`` is part of the command if that entry is there.
         """
-        default = self.options()
-        usual = default.config()
-        known = {item.name for item in fields(default)}
+        usual = self.options().config()
+        known = {item.name for item in fields(self.options)}
         if not set(configuration) <= {*known, *usual}:
             return ""
-        words = ["dbsurf", *self.command.split(" ")]
-        for name, value in configuration.items():
-            if name in known and value != usual.get(name):
-                words += _flag(name, value)
-        for item in fields(default):
+        chosen = {name: value for name, value in configuration.items() if name in known}
+        for item in fields(self.options):
             if (summary or {}).get(item.metadata.get("shown_by", "")):
-                words += _flag(item.name, True)
-        return shlex.join(words)
+                chosen[item.name] = True
+        return shlex.join(["dbsurf", *self.command.split(" "), *flags(chosen, usual)])
 
-
-def _flag(name: str, value: Any) -> list[str]:
-    """One option as words of a command line."""
-    flag = name.replace("_", "-")
-    if isinstance(value, bool):
-        return [f"--{flag}" if value else f"--no-{flag}"]
-    values = value if isinstance(value, list) else [value]
-    return [f"--{flag}", *map(str, values)]
+    def words_for(self, options: Any) -> list[str]:
+        """The command line of ``options``: their preset, and all that differs from it."""
+        base = self.presets.get(str(getattr(options, "preset", None)))
+        return ["dbsurf", *self.command.split(" "), *option_words(options, base)]

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import glob
-import hashlib
-import json
 import math
 import os
 import platform
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +18,7 @@ import torch
 from filelock import FileLock, Timeout
 
 import dbsurf
-from dbsurf_paper.files import read_json, write_json
+from dbsurf_paper.runs.sealed import read_sealed, sha256, write_sealed
 
 LOCK = ".lock"  # in a run folder, while a process works there
 
@@ -104,57 +99,12 @@ def _this_process() -> str:
     return f"process {os.getpid()} on {platform.node()} since {since}"
 
 
-CONFIG, SUMMARY = "config.json", "summary.json"
-UNFINISHED = ".unfinished"  # end of the name of a folder that is being written
-
-
-@contextmanager
-def fresh_folder(out: Path, command: str) -> Iterator[Path]:
-    """A temporary folder that is renamed to ``out`` when it is complete.
-
-    An earlier run of the same command is replaced; anything else of that name is an error. Remains
-    of a killed run beside ``out`` are removed.
-    """
-    if out.exists() and not _replaceable(out, command):
-        raise ValueError(f"--out {out} exists and is not a folder of an earlier {command} run")
-    made = [parent for parent in out.parents if not parent.exists()]  # the deepest first
-    out.parent.mkdir(parents=True, exist_ok=True)
-    lock = out.parent / f".{out.name}.lock"
-    try:
-        with exclusive(lock, remove=True) as mine:
-            if not mine:
-                raise in_use(out, lock)
-            for left in out.parent.glob(f".{glob.escape(out.name)}.*{UNFINISHED}"):
-                shutil.rmtree(left, ignore_errors=True)
-            name = tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}.", suffix=UNFINISHED)
-            folder = Path(name)
-            try:
-                yield folder
-                if out.exists():
-                    shutil.rmtree(out)
-                folder.rename(out)
-                out.chmod(0o755)
-            finally:
-                shutil.rmtree(folder, ignore_errors=True)  # nothing is there if all went well
-    except BaseException:
-        for parent in made:
-            with suppress(OSError):  # another process may have put something there
-                parent.rmdir()
-        raise
-
-
-def _replaceable(out: Path, command: str) -> bool:
-    """Whether ``out`` is an empty folder or an earlier run of the same command."""
-    if not out.is_dir():
-        return False
-    config = out / CONFIG
-    if not config.is_file():
-        return not any(out.iterdir())
-    return bool(read_json(config).get("command") == command)
+CONFIG, ENVIRONMENT, SUMMARY = "config.json", "environment.json", "summary.json"
+ROWS = "rows.json"  # finished parts
 
 
 def write_summary(folder: Path, summary: Mapping[str, Any]) -> None:
-    """Mark a run as finished: write ``summary.json`` with checksums of itself and of the tables.
+    """Mark a run as finished: write ``summary.json`` with the checksums of its tables and rows.
 
     Raises:
         ValueError: if a result is not finite. Such a run has failed, and nothing is written.
@@ -162,9 +112,9 @@ def write_summary(folder: Path, summary: Mapping[str, Any]) -> None:
     bad = next(_not_finite(summary), None)
     if bad is not None:
         raise ValueError(f"the results of {folder} are not finite: {bad}")
-    tables = sorted(folder.glob("*.csv"))
-    content = {**summary, "files": {path.name: _sha256(path.read_bytes()) for path in tables}}
-    write_json(folder / SUMMARY, {"sha256": _json_sha256(content), **content})
+    tables = sorted([*folder.glob("*.csv"), *folder.glob(ROWS)])
+    files = {path.name: sha256(path.read_bytes()) for path in tables}
+    write_sealed(folder / SUMMARY, {**summary, "files": files})
 
 
 def read_summary(folder: Path) -> dict[str, Any] | None:
@@ -176,42 +126,14 @@ def read_summary(folder: Path) -> dict[str, Any] | None:
     path = folder / SUMMARY
     if not path.exists():
         return None
-    summary = verified(folder, read_json(path))
+    summary = read_sealed(path)
+    for name, wanted in summary.pop("files", {}).items():
+        table = folder / name
+        if not table.is_file() or sha256(table.read_bytes()) != wanted:
+            raise ValueError(f"{table} is damaged: it is not the file that the run wrote")
     if not isinstance(summary.get("configuration"), dict):
         raise ValueError(f"{path} is damaged: it has no configuration")
-    bad = next(_not_finite(summary), None)
-    if bad is not None:
-        raise ValueError(f"{path} is not of a run that ended well: {bad}")
     return summary
-
-
-def verified(folder: Path, summary: dict[str, Any]) -> dict[str, Any]:
-    """The content of ``summary.json`` without its checksums, which must be right.
-
-    Summaries of versions without checksums begin with the experiment's name; they are not
-    checked.
-    """
-    first = next(iter(summary), "")
-    if first == "experiment":
-        return summary
-    content = {name: value for name, value in summary.items() if name != "sha256"}
-    if first != "sha256" or summary["sha256"] != _json_sha256(content):
-        raise ValueError(f"{folder / SUMMARY} is damaged: it does not match its checksum")
-    for name, wanted in content.pop("files").items():
-        table = folder / name
-        if not table.is_file() or _sha256(table.read_bytes()) != wanted:
-            raise ValueError(f"{table} is damaged: it is not the file that the run wrote")
-    return content
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def _json_sha256(content: Mapping[str, Any]) -> str:
-    """Checksum of a JSON object, whatever its layout in the file."""
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return _sha256(text.encode())
 
 
 def _not_finite(content: Any, name: str = "") -> Iterator[str]:

@@ -7,9 +7,9 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Literal
 
 from dbsurf_paper.files import parse_json
 
@@ -50,16 +50,41 @@ LARGEST = {
 }
 
 
-class RunOptions(Protocol):
-    """The options of an experiment: its configuration and its folder."""
+@dataclass(frozen=True, kw_only=True)
+class Execution:
+    """How a run is executed: the options that all experiments share. None changes a result."""
+
+    usual_threads: ClassVar[int] = 0  # where --threads is not given; 0 for torch's own number
+
+    out: Path | None = field(default=None, metadata=EXECUTION)
+    """Run folder; by default runs/, the experiment, and a name made of the other options."""
+    resume: bool = field(default=False, metadata=EXECUTION)
+    """Continue an unfinished run; without it such a folder is an error."""
+    threads: int = field(default=0, metadata=EXECUTION)
+    """Processor threads (0: one where tensors are small, else torch's own number)."""
+    data_dir: Path | None = field(default=None, metadata=EXECUTION)
+    """Data folder, instead of the one that DBSURF_DATA names."""
+    preset: Literal["smoke", "laptop", "paper"] | None = field(default=None, metadata=EXECUTION)
+    """Take all defaults from a preset: smoke, laptop or paper, as far as the experiment has it."""
+
+    def __post_init__(self) -> None:
+        check_counts(self, {"threads": 0})
+
+    def thread_count(self) -> int:
+        """Processor threads of the run, 0 for torch's own number."""
+        return self.threads or self.usual_threads
 
     def config(self) -> dict[str, Any]:
         """What the run computes, as JSON: two runs with equal configurations are the same run."""
-        ...
+        return configuration(self)
+
+    def place(self) -> Path:
+        """The run folder inside ``runs`` if the user names none."""
+        raise NotImplementedError
 
     def folder(self) -> Path:
         """The run folder."""
-        ...
+        return self.out if self.out is not None else Path("runs") / self.place()
 
 
 def configuration(options: Any) -> dict[str, Any]:
@@ -141,3 +166,36 @@ def check_memory(needed: int, what: str) -> None:
             f"{what} must fit into the memory of this machine, {there / 2**30:.0f} GiB, "
             f"got {needed / 2**30:,.0f} GiB"
         )
+
+
+def flags(values: Mapping[str, Any], usual: Mapping[str, Any]) -> list[str]:
+    """Options as words of a command line: those whose value is not the usual one.
+
+    Example:
+        >>> flags({"n": 4, "learning_rate": 0.1, "debias": False}, {"n": 4, "debias": True})
+        ['--learning-rate', '0.1', '--no-debias']
+    """
+    found: list[str] = []
+    for name, value in values.items():
+        if name in usual and value == usual[name]:
+            continue
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            found.append(f"--{flag}" if value else f"--no-{flag}")
+        else:
+            several = isinstance(value, (list, tuple))
+            found += [f"--{flag}", *map(str, value if several else [value])]
+    return found
+
+
+def option_words(options: Any, base: Any = None) -> list[str]:
+    """The command line of ``options``: every field that is not at its default.
+
+    Args:
+        options: a dataclass; an option without a default is positional, and left out.
+        base: the options of the preset, whose values are the defaults; None for those of the class.
+    """
+    known = {item.name: item.default for item in fields(options) if item.default is not MISSING}
+    if base is not None:
+        known |= {name: getattr(base, name) for name in known if name != "preset"}
+    return flags({name: getattr(options, name) for name in known}, known)

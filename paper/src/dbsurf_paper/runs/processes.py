@@ -40,12 +40,20 @@ def stopping_when(asked: Callable[[], bool]) -> Iterator[None]:
         _asked.reset(token)
 
 
+def stop_requested() -> bool:
+    """Whether `stopping_when` asks the run to stop."""
+    return _asked.get()()
+
+
 class Interruption:
     """Catches the first signal, so that the run can save; a second signal stops at once.
 
     A second SIGHUP does not, because a closed terminal may send two. Where SIGHUP is ignored, as
     under ``nohup``, it stays ignored. Outside the main thread signals cannot be caught; there
     `stopping_when` is asked instead.
+
+    Args:
+        at_once: the first signal stops at once, too: there is nothing to be saved.
     """
 
     SIGNALS = tuple(
@@ -54,8 +62,8 @@ class Interruption:
         if hasattr(signal, name)  # Windows has no SIGHUP
     )
 
-    def __init__(self) -> None:
-        self._noted = False
+    def __init__(self, *, at_once: bool = False) -> None:
+        self._noted, self._at_once = False, at_once
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Interruption:
@@ -67,12 +75,12 @@ class Interruption:
     @property
     def requested(self) -> bool:
         """Whether a stop was requested."""
-        return self._noted or _asked.get()()
+        return self._noted or stop_requested()
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self._noted and number != getattr(signal, "SIGHUP", None):
+        first, self._noted = not self._noted, True
+        if self._at_once if first else number != getattr(signal, "SIGHUP", None):
             raise KeyboardInterrupt
-        self._noted = True
 
     def __exit__(
         self,

@@ -14,7 +14,7 @@ from types import TracebackType
 import torch
 from torch import Tensor
 
-from dbsurf_paper.files import write_atomically
+from dbsurf_paper.runs.sealed import read_sealed_text, write_sealed_text
 
 Row = Mapping[str, float | int | None]
 METRICS = "metrics.csv"
@@ -27,24 +27,20 @@ def write_metrics(folder: Path, rows: Sequence[Row]) -> None:
         writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-    write_atomically(folder / METRICS, text.getvalue())
+    write_sealed_text(folder / METRICS, text.getvalue())
 
 
 def read_metrics(folder: Path) -> list[dict[str, float | None]]:
     """The rows that `write_metrics` wrote, to the last digit.
 
     Raises:
-        ValueError: naming the file, if it is not a table of numbers.
+        ValueError: naming the file, if it was changed or damaged.
     """
-    path = folder / METRICS
-    try:
-        with path.open(newline="") as file:
-            return [
-                {name: float(cell) if cell else None for name, cell in row.items()}
-                for row in csv.DictReader(file)
-            ]
-    except (ValueError, TypeError, csv.Error) as error:  # TypeError: more cells than columns
-        raise ValueError(f"{path} is damaged: {error}") from error
+    text = read_sealed_text(folder / METRICS)
+    return [
+        {name: float(cell) if cell else None for name, cell in row.items()}
+        for row in csv.DictReader(io.StringIO(text, newline=""))
+    ]
 
 
 class Events:

@@ -18,13 +18,14 @@ import tyro
 from dbsurf_paper.experiments.registry import experiment
 from dbsurf_paper.runs.experiment import Scale
 from dbsurf_paper.runs.folder import read_summary
+from dbsurf_paper.runs.options import option_words
 from dbsurf_paper.runs.processes import LocalPool
 from dbsurf_paper.sweep.board import Board
 from dbsurf_paper.sweep.carry_out import carry_out
 from dbsurf_paper.sweep.cluster import DaskPool
 from dbsurf_paper.sweep.display import span
 from dbsurf_paper.sweep.plan import plan
-from dbsurf_paper.sweep.run import Run, option_words, placed, with_fields, work
+from dbsurf_paper.sweep.run import Run, placed, with_fields, work
 
 SHORT, LONG = 20, 60  # steps of the two trials; both evaluate every SHORT steps
 FEW = 500  # images, at the most, of a trial's evaluation at its end

@@ -9,15 +9,15 @@ import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from io import RawIOBase
 from pathlib import Path
 from typing import Any, Literal
 
 from dbsurf_paper.experiments.registry import experiment
-from dbsurf_paper.runs.checkpoint import NEWEST
 from dbsurf_paper.runs.experiment import Experiment
 from dbsurf_paper.runs.folder import FolderInUse, exclusive, read_summary
+from dbsurf_paper.runs.life import begun
 from dbsurf_paper.runs.options import config_hash
 
 Standing = Literal["done", "resume", "new"]
@@ -72,13 +72,11 @@ class Run:
                 return "done"
         except (ValueError, OSError):
             pass  # the run itself names the file, in its log
-        return "resume" if (self.folder / NEWEST).exists() else "new"
+        return "resume" if begun(self.folder) else "new"
 
     def words(self) -> list[str]:
         """The command line of this run."""
-        record = experiment(self.experiment)
-        base = record.presets.get(str(getattr(self.options, "preset", None)))
-        return ["dbsurf", *record.command.split(" "), *option_words(self.options, base)]
+        return experiment(self.experiment).words_for(self.options)
 
     def command(self) -> str:
         """`words` for a shell."""
@@ -103,31 +101,6 @@ def with_fields(options: Any, **values: Any) -> Any:
     """A copy of ``options`` with those of the ``values`` that it has a field for."""
     known = {item.name for item in fields(options)}
     return replace(options, **{name: value for name, value in values.items() if name in known})
-
-
-def option_words(options: Any, base: Any = None) -> list[str]:
-    """The command line of ``options``: every field that is not at its default.
-
-    Args:
-        options: a dataclass.
-        base: the options of the preset, whose values are the defaults; None for those of the class.
-    """
-    found: list[str] = []
-    for item in fields(options):
-        value = getattr(options, item.name)
-        default = item.default
-        if base is not None and item.name != "preset":
-            default = getattr(base, item.name)
-        if default is MISSING or value == default:
-            continue  # an option without a default is positional
-        flag = f"--{item.name.replace('_', '-')}"
-        if isinstance(value, bool):
-            found.append(flag if value else f"--no-{flag[2:]}")
-        elif isinstance(value, tuple):
-            found += [flag, *map(str, value)]
-        else:
-            found += [flag, str(value)]
-    return found
 
 
 @dataclass(frozen=True)

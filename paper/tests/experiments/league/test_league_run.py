@@ -15,6 +15,7 @@ from dbsurf_paper.experiments.league.results import outcomes
 from dbsurf_paper.report.collect import collect
 from dbsurf_paper.report.markdown import block_text
 from dbsurf_paper.runs.checkpoint import NEWEST
+from dbsurf_paper.runs.life import Life
 
 FEW = ("doublecv", "quadraticcv uses=values", "mdsurf", "reinmax", "localexpectation")
 TINY = replace(
@@ -118,7 +119,7 @@ def test_what_one_learns_does_not_depend_on_the_others(folder, tmp_path):
 
 def test_training_along_for_the_last_steps_only(tmp_path):
     options = replace(TINY, out=tmp_path, along=1, estimators=("doublecv",))
-    one = study.Study(options, study.PROBLEMS["vae"](options))
+    one = study.Study(options, study.PROBLEMS["vae"](options), Life("league", options))
     taught = []
     learner = one.learners["doublecv"].estimator
     work = learner.estimate

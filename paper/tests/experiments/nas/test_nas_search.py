@@ -194,9 +194,9 @@ def test_a_finished_folder(tmp_path, capsys):
     assert main(["nas", "table", *words, "--out", str(out)]) == 0
     assert "over 3 searches" in capsys.readouterr().out
     files = {path.name for path in out.iterdir()}
-    assert files == {"config.json", "environment.json", "summary.json", "curves.csv"}
+    assert files == {"config.json", "environment.json", "rows.json", "summary.json", "curves.csv"}
     summary = json.loads((out / "summary.json").read_text())
-    config = json.loads((out / "config.json").read_text())
+    config = json.loads((out / "config.json").read_text())["configuration"]
     assert summary["experiment"] == "nas"
     assert summary["landscape"] == "synthetic"
     assert summary["configuration"] == config == replace(SHORT).config()
@@ -261,7 +261,7 @@ def test_a_broken_run_starts_over(tmp_path):
     options = replace(SHORT, out=tmp_path / "run")
     first = search.run_table(options)
     (tmp_path / "run" / "summary.json").unlink()
-    again = search.run_table(options)
+    again = search.run_table(replace(options, resume=True))
     assert first["found"] == again["found"]
 
 

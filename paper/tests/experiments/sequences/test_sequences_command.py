@@ -12,7 +12,8 @@ import pytest
 from dbsurf_paper.commands import main as cli
 from dbsurf_paper.experiments.sequences import EXPERIMENTS, PRESETS, exact, report, run, study
 from dbsurf_paper.report.collect import collect
-from dbsurf_paper.runs import parts
+from dbsurf_paper.runs import life
+from dbsurf_paper.runs.folder import ROWS
 
 TINY = replace(
     PRESETS["smoke"],
@@ -118,16 +119,17 @@ def no_figures(monkeypatch):
 def test_a_killed_run_continues_bit_for_bit(folder, tmp_path, monkeypatch, count, no_figures):
     """Of its parts two are laws, one is the positions, two are cells, and the others are runs."""
     options = replace(TINY, out=tmp_path / "run")
-    saved, calls = parts.save_checkpoint, []
+    saved, calls = life.write_sealed, []
 
-    def save(*words):
-        calls.append(words)
-        if len(calls) == count:
-            raise Killed
-        saved(*words)
+    def save(path, *words, **more):
+        if path.name == ROWS:
+            calls.append(path)
+            if len(calls) == count:
+                raise Killed
+        saved(path, *words, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(parts, "save_checkpoint", save)
+        patch.setattr(life, "write_sealed", save)
         with pytest.raises(Killed):
             run(options)
         calls.clear()

@@ -35,8 +35,8 @@ def test_the_folder_has_every_figure_curve_and_table(folder):
         assert (folder / f"{name}.png").stat().st_size > 10_000
         assert len(pd.read_csv(folder / f"{name}.csv")) > 2
     assert {"one_dimension.csv", "summary.md", "config.json", "environment.json"} <= names
-    config = json.loads((folder / "config.json").read_text())
-    assert config["preset"] == "smoke"
+    config = json.loads((folder / "config.json").read_text())["configuration"]
+    assert "preset" not in config  # it says where the other values are from
     assert config["points"] == 9
     assert config["seed"] == 0
 
@@ -96,7 +96,9 @@ def test_ones_own_function(tmp_path, capsys):
     assert set(data.n) == {2, 4, 6, 8}
     assert data.groupby("n").recommended.sum().eq(1).all()
     assert "mine:product in 3 dimensions" in (out / "summary.md").read_text()
-    assert cli.main(words) == 0  # an earlier run of that name is replaced
+    assert cli.main(words) == 0  # finished: read back
+    assert cli.main([*words, "--seed", "1"]) == 2
+    assert "another configuration: seed (0 there, 1 here)" in capsys.readouterr().err
 
 
 BROKEN = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -196,7 +197,7 @@ def test_one_dimensional_table_is_enumerated():
 def test_the_figure_of_a_comparison_draws_every_estimator(tmp_path, monkeypatch):
     generator = torch.Generator().manual_seed(0)
     f = problem.interacting(TARGET)
-    data = tables.comparison(f, 4, (2, 3), 10, generator, lambda share: None)
+    data = pd.concat(tables.comparison(f, 4, n, 10, generator, lambda share: None) for n in (2, 3))
     names = set(data.estimator)
     assert {"LOORF", "DBsurf", "DBsurf debiased", "ARMS-D", "DoubleCV"} <= names
     shown = []

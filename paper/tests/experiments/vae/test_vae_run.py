@@ -399,14 +399,13 @@ def test_runs_of_one_seed_differ_by_the_estimator_alone(data, tmp_path, monkeypa
 def test_run_folder_of_older_code_is_refused_in_one_line(data, tmp_path, capsys, finished):
     options = tiny(data, tmp_path / "run", steps=50)
     train(options)
-    config = json.loads((tmp_path / "run" / "config.json").read_text())
-    del config["latent_classes"]  # as it was before there were streams
-    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    (tmp_path / "run" / "config.json").write_text(json.dumps(options.config()))  # as it was
     if not finished:
         (tmp_path / "run" / "summary.json").unlink()
     assert main(words(replace(options, resume=True))) == 2
     error = capsys.readouterr().err.splitlines()[-1]
-    assert f"{'a finished' if finished else 'an unfinished'} run of an older version" in error
+    assert "config.json is without a format number, this version reads format 2" in error
+    assert error.endswith("--out must name another folder")
 
 
 MEAN = [name for name in dbsurf.available() if dbsurf.get(name, 4).objective == "mean"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from dbsurf_paper.runs.options import EXECUTION, check_counts, check_rates, configuration
+from dbsurf_paper.runs.options import EXECUTION, Execution, check_counts, check_rates
 
 Name = Literal[
     "quadratic", "network", "table", "table-searched", "vae", "categorical-vae", "two-layer-vae"
@@ -18,8 +18,10 @@ ALL = "all"
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(Execution):
     """The league table: every estimator's variance over LOORF's at equal evaluations of f."""
+
+    usual_threads = 1
 
     problem: Name | None = None
     """One problem; if not given, all of them one after the other."""
@@ -48,31 +50,18 @@ class Options:
     seed: int = 0
     """Seed of everything random."""
 
-    out: Path | None = field(default=None, metadata=EXECUTION)
-    """Run folder; by default runs/league/ and a name made of the options above."""
-    resume: bool = field(default=False, metadata=EXECUTION)
-    """Continue an unfinished run: trained models and measured rows are kept."""
     checkpoint_every: int = field(default=500, metadata=EXECUTION)
     """Steps between checkpoints."""
-    threads: int = field(default=1, metadata=EXECUTION)
-    """Processor threads."""
-    data_dir: Path | None = field(default=None, metadata=EXECUTION)
-    """Data folder, instead of the one that DBSURF_DATA names."""
-    preset: Literal["smoke", "laptop", "paper"] | None = field(default=None, metadata=EXECUTION)
-    """Take all defaults from a preset: smoke, laptop or paper."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         lowest = {"steps": 1, "along": 0, "converge": 1, "draws": 10, "images": 1, "timings": 1}
-        check_counts(self, {**lowest, "seed": 0, "checkpoint_every": 1, "threads": 1})
+        check_counts(self, {**lowest, "seed": 0, "checkpoint_every": 1})
         check_rates(self, ["precision"])
         if not self.evaluations or min(self.evaluations) < 2 or max(self.evaluations) > 1_000:
             raise ValueError(
                 f"evaluations must be numbers from 2 to 1000, got {list(self.evaluations)}"
             )
-
-    def config(self) -> dict[str, Any]:
-        """What the run computes, as JSON: two runs with equal configurations are the same run."""
-        return configuration(self)
 
     def name(self) -> str:
         """The problem in a word, with what it is of."""
@@ -86,12 +75,9 @@ class Options:
         words += [label.replace(" ", "-").replace("=", "-") for label in self.estimators]
         return "-".join([*words, f"seed{self.seed}"])
 
-    def folder(self) -> Path:
+    def place(self) -> Path:
         """The run folder; the folder of all runs where no problem is named."""
-        if self.out is not None:
-            return self.out
-        base = Path("runs/league")
-        return base if self.problem is None else base / self.name()
+        return Path("league") / ("" if self.problem is None else self.name())
 
 
 PRESETS = {

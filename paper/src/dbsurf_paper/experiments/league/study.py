@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -18,19 +19,10 @@ from dbsurf_paper.experiments.league import entrants, measure, problems, vaes
 from dbsurf_paper.experiments.league.entrants import BASELINE, REFERENCE, Entrant
 from dbsurf_paper.experiments.league.options import Options, every
 from dbsurf_paper.experiments.league.problems import Problem
-from dbsurf_paper.files import read_json, remove_temporary, write_atomically, write_json
+from dbsurf_paper.files import write_atomically
 from dbsurf_paper.progress import StepBar
-from dbsurf_paper.runs.checkpoint import (
-    NEWEST,
-    check_layout,
-    load_checkpoint,
-    save_checkpoint,
-    tidy_checkpoints,
-)
-from dbsurf_paper.runs.folder import CONFIG, environment, folder_lock, write_summary
-from dbsurf_paper.runs.job import read_finished
-from dbsurf_paper.runs.processes import Interruption
-from dbsurf_paper.runs.records import Stopwatch
+from dbsurf_paper.runs.life import Life
+from dbsurf_paper.runs.steps import Steps
 
 PROBLEMS: dict[str, Callable[[Options], Problem]] = {
     "quadratic": problems.quadratic,
@@ -42,7 +34,6 @@ PROBLEMS: dict[str, Callable[[Options], Problem]] = {
     "two-layer-vae": vaes.two_layers,
 }
 LEARNING = 4  # evaluations with which estimators learn, or the next number below
-ROWS = "rows.json"
 NOTHING, JOINT, CONVERGED = "-", "joint", "converged"
 
 
@@ -60,14 +51,23 @@ def run(options: Options) -> None:
 def complete(options: Options) -> dict[str, Any]:
     """Do or finish the run that ``options`` describe; returns its summary."""
     assert options.problem is not None
-    finished = read_finished(options.folder(), options.config())
-    if finished is not None:
-        return finished
-    torch.set_num_threads(options.threads)
-    study = Study(options, PROBLEMS[options.problem](options))
-    with folder_lock(study.folder), study.watch.running():
-        study.open()
-        return study.work()
+    life = Life("league", options)
+    if life.summary is not None:
+        return life.summary
+    with life.opened():
+        study = Study(options, PROBLEMS[options.problem](options), life)
+        study.restore()
+        return life.finish(study.work())
+
+
+def measured_part(label: str, evaluations: int, learned: str) -> str:
+    """The name of the part with a row of the table, without its time."""
+    return f"{label}, {evaluations} evaluations, learned {learned}"
+
+
+def timed_part(label: str, evaluations: int) -> str:
+    """The name of the part with the time of an estimate."""
+    return f"{label}, {evaluations} evaluations, time"
 
 
 @dataclass
@@ -79,17 +79,17 @@ class Learner:
     generator: torch.Generator
 
 
-class Study:
+class Study(Steps):
     """A run in progress.
 
     Args:
         options: the options.
         problem: the problem, before its first step.
+        life: the run.
     """
 
-    def __init__(self, options: Options, problem: Problem) -> None:
-        self.options, self.problem, self.folder = options, problem, options.folder()
-        self.watch = Stopwatch()
+    def __init__(self, options: Options, problem: Problem, life: Life) -> None:
+        self.options, self.problem = options, problem
         place = problem.place(measure.seeded("entrance"))
         self.entrants: list[Entrant] = []
         self.left_out = entrants.every()[1]
@@ -111,99 +111,50 @@ class Study:
         }
         self.joint = options.steps if problem.moves else 0  # steps of training with the model
         self.along = min(options.along or self.joint, self.joint)
-        self.steps = 0  # done, those of convergence included
-        self.rows: list[measure.Row] = []
+        self.steps = self.evaluations = 0  # steps done, those of convergence included
         self._reference: measure.Reference | None = None
+        total = self.joint + (options.converge if self.learners else 0)
+        super().__init__(life, self, total=total, checkpoint_every=options.checkpoint_every)
 
     def _needs_reference(self) -> bool:
         biased = any(not one.smallest().unbiased for one in self.entrants)
         return biased and self.problem.exact() is None
 
-    # --- files ----------------------------------------------------------------------------------
+    def title(self) -> str:
+        return f"{self.options.name()} learning"
 
-    def open(self) -> None:
-        """Write the configuration, and continue from what there is."""
-        config = self.options.config()
-        remove_temporary(self.folder)
-        tidy_checkpoints(self.folder)
-        begun = (self.folder / NEWEST).exists() or (self.folder / ROWS).exists()
-        if begun and not self.options.resume:
-            raise ValueError(f"{self.folder} holds an unfinished run: --resume continues it")
-        load_checkpoint(self.folder, config, self._take_over)
-        if (self.folder / ROWS).exists():
-            self.rows = list(read_json(self.folder / ROWS)["rows"])
-        write_json(self.folder / CONFIG, config)
-        write_json(self.folder / "environment.json", environment())
+    # --- the state of learning --------------------------------------------------------------------
 
-    def save(self) -> None:
-        """Write a checkpoint."""
-        with self.watch.paused():
-            state = {
-                "steps": self.steps,
-                "seconds": self.watch.seconds,
-                "problem": self.problem.state_dict(),
-                "learners": {
-                    label: {
-                        "estimator": one.estimator.state_dict(),
-                        "generator": one.generator.get_state(),
-                    }
-                    for label, one in self.learners.items()
-                },
-            }
-            save_checkpoint(self.folder, self.options.config(), state)
+    def state_dict(self) -> dict[str, Any]:
+        """The model, what the estimators have learned, and their random numbers."""
+        learners = {
+            label: {"estimator": one.estimator.state_dict(), "generator": one.generator.get_state()}
+            for label, one in self.learners.items()
+        }
+        return {"steps": self.steps, "problem": self.problem.state_dict(), "learners": learners}
 
-    def _take_over(self, state: dict[str, Any]) -> None:
-        total = self.joint + self.options.converge
-        if type(state["steps"]) is not int or not 0 <= state["steps"] <= total:
-            raise ValueError(f"steps must be an integer from 0 to {total}, got {state['steps']!r}")
-        check_layout(state["problem"], self.problem.state_dict())
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         self.problem.load_state_dict(state["problem"])
         for label, one in self.learners.items():
             one.estimator.load_state_dict(state["learners"][label]["estimator"])
             one.generator.set_state(state["learners"][label]["generator"])
-        self.steps, self.watch.seconds = state["steps"], state["seconds"]
+        self.steps = state["steps"]
+
+    def first_bad_step(self) -> int | None:
+        return None  # a variance that is not finite is no result, which the summary says
 
     # --- the work -------------------------------------------------------------------------------
 
     def work(self) -> dict[str, Any]:
-        """All that is still to be done; returns the summary."""
-        total = self.joint + (self.options.converge if self.learners else 0)
-        with Interruption() as interruption:
-            self.learn_until(self.joint, total, interruption)
-            self.measure_all(JOINT if self.joint else NOTHING, interruption)
-            self.learn_until(total, total, interruption)
-            self.measure_all(CONVERGED, interruption)
-            self.time_all(interruption)
-        with self.watch.paused():
-            rows = measure.ratios(self.rows, BASELINE)
-            write_atomically(self.folder / "league.csv", pd.DataFrame(rows).to_csv(index=False))
-            summary = {
-                "experiment": "league",
-                "configuration": self.options.config(),
-                "title": self.problem.title,
-                "seconds": self.watch.seconds,
-                "left_out": self.left_out,
-                "rows": rows,
-            }
-            write_summary(self.folder, summary)
-        return summary
-
-    def learn_until(self, end: int, total: int, interruption: Interruption) -> None:
-        """Steps in which the model is trained, and after `joint` of them only the estimators."""
-        if self.steps >= end:
-            return
-        with StepBar(f"{self.options.name()} learning", total, self.steps) as bar:
-            while self.steps < end:
-                self.step()
-                done = self.steps
-                asked = interruption.requested
-                if asked or done == end or done % self.options.checkpoint_every == 0:
-                    self.save()
-                    bar.line(done, "")
-                if asked:
-                    raise KeyboardInterrupt(f"step {done} of {total} is saved in {self.folder}")
-                if bar.due():
-                    bar.show(done, "")
+        """All that is still to be done; returns the results."""
+        self.train(self.joint)
+        rows = self.measure_all(JOINT if self.joint else NOTHING)
+        self.train(self.total)
+        rows += self.measure_all(CONVERGED)
+        found = measure.ratios(self.timed(rows), BASELINE)
+        table = pd.DataFrame(found).to_csv(index=False)
+        write_atomically(self.life.folder / "league.csv", table)
+        return {"title": self.problem.title, "left_out": self.left_out, "rows": found}
 
     def step(self) -> None:
         """One batch: the estimators learn from it, and then the model, if it is in training."""
@@ -251,26 +202,17 @@ class Study:
             found += [(entrant, count, one) for count, one in built]
         return found
 
-    def measure_all(self, learned: str, interruption: Interruption) -> None:
-        """Measure what is not in the rows yet; each row has its own random numbers."""
-        wanted = self.plan(learned)
+    def measure_all(self, learned: str) -> list[measure.Row]:
+        """Measure everything of a moment; each row has its own random numbers."""
+        wanted, rows = self.plan(learned), []
         with StepBar(f"{self.options.name()} measuring", len(wanted)) as bar:
             for position, (entrant, count, estimator) in enumerate(wanted, start=1):
                 how = learned if entrant.label in self.learners else NOTHING
-                if self._row(entrant.label, count, how) is None:
-                    self.rows.append(self.measure_one(entrant, count, estimator, how))
-                    write_json(self.folder / ROWS, {"rows": self.rows})
-                    bar.line(position, f"{entrant.label} {count} {how}")
-                if interruption.requested:
-                    raise KeyboardInterrupt(f"{len(self.rows)} rows are saved in {self.folder}")
+                make = partial(self.measure_one, entrant, count, estimator, how)
+                rows.append(self.life.keep(measured_part(entrant.label, count, how), make))
+                bar.line(position, f"{entrant.label} {count} {how}")
                 bar.show(position, f"{entrant.label}, {count} evaluations")
-
-    def _row(self, label: str, evaluations: int, learned: str) -> measure.Row | None:
-        key = (label, evaluations, learned)
-        for row in self.rows:
-            if (row["estimator"], row["evaluations"], row["learned"]) == key:
-                return row
-        return None
+        return rows
 
     def measure_one(
         self, entrant: Entrant, count: int, estimator: dbsurf.Estimator, learned: str
@@ -293,34 +235,29 @@ class Study:
             **found,
             "squared_bias": None,
             "bias_noise": None,
-            "milliseconds": None,
-            "loorf_milliseconds": None,
         }
         if not estimator.unbiased:
             row |= measure.squared_bias(found, mean, self.reference())
         return row
 
-    def time_all(self, interruption: Interruption) -> None:
-        """Time an estimate of every row that has no time yet."""
+    def timed(self, rows: list[measure.Row]) -> list[measure.Row]:
+        """The rows, each with the time of an estimate."""
+        times = {}
         for entrant, built in self.counts().items():
             for count, estimator in built:
-                same = [
-                    row
-                    for row in self.rows
-                    if (row["estimator"], row["evaluations"]) == (entrant.label, count)
-                ]
-                if all(row["milliseconds"] is not None for row in same):
-                    continue
-                learner = self.learners.get(entrant.label)
-                if learner is not None:
-                    estimator.load_state_dict(learner.estimator.state_dict())
-                rounds = self.options.timings if count <= measure.MANY else 3
-                found = measure.milliseconds(estimator, self.problem, count, rounds)
-                for row in same:
-                    row |= found
-                write_json(self.folder / ROWS, {"rows": self.rows})
-                if interruption.requested:
-                    raise KeyboardInterrupt(f"{len(self.rows)} rows are saved in {self.folder}")
+                make = partial(self.time_one, entrant, count, estimator)
+                times[entrant.label, count] = self.life.keep(timed_part(entrant.label, count), make)
+        return [{**row, **times[row["estimator"], row["evaluations"]]} for row in rows]
+
+    def time_one(
+        self, entrant: Entrant, count: int, estimator: dbsurf.Estimator
+    ) -> dict[str, float]:
+        """Time an estimate, with what the estimator has learned."""
+        learner = self.learners.get(entrant.label)
+        if learner is not None:
+            estimator.load_state_dict(learner.estimator.state_dict())
+        rounds = self.options.timings if count <= measure.MANY else 3
+        return measure.milliseconds(estimator, self.problem, count, rounds)
 
     def reference(self) -> measure.Reference:
         """The exact gradient; else the long-run mean of the learned estimator of least variance."""

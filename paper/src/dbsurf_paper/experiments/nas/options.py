@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,24 +11,19 @@ from torch.distributions import Categorical
 
 import dbsurf
 from dbsurf_paper.report.labels import file_name
-from dbsurf_paper.runs.options import (
-    EXECUTION,
-    check_counts,
-    check_memory,
-    check_rates,
-    configuration,
-)
+from dbsurf_paper.runs.options import Execution, check_counts, check_memory, check_rates
 
 TableDataset = Literal["cifar10", "cifar100", "imagenet16-120", "synthetic"]
 #: Searches by table that share a stream of random numbers. They are always run together, whether
 #: all of them were asked for or one: so the result of a seed does not depend on the others.
 BLOCK = 100
-Preset = Literal["paper", "laptop", "smoke"]
 
 
 @dataclass(frozen=True)
-class TableOptions:
+class TableOptions(Execution):
     """Search for a cell of NAS-Bench-201 by looking accuracies up in its table."""
+
+    usual_threads = 1  # the tensors are small
 
     dataset: TableDataset = "cifar10"
     """Data set of the table; synthetic is a made-up table and needs no download."""
@@ -59,34 +54,22 @@ class TableOptions:
     tournament: int = 5
     """Candidates for a parent, for `--estimator evolution`."""
 
-    out: Path | None = field(default=None, metadata=EXECUTION)
-    """Run folder; by default runs/nas/ and a name made of the options above."""
-    threads: int = field(default=1, metadata=EXECUTION)
-    """Processor threads; the tensors are small, and one thread is the fastest."""
-    data_dir: Path | None = field(default=None, metadata=EXECUTION)
-    """Data folder, instead of the one that DBSURF_DATA names."""
-    preset: Preset | None = field(default=None, metadata=EXECUTION)
-    """Take all defaults from a preset; the table search is small, and all three are the same."""
-
     def check(self) -> None:
         """Raise a ValueError for the first option that no search can be made with."""
-        lowest = {"n": 1, "steps": 1, "seeds": 1, "seed": 0, "finalists": 1, "threads": 1}
+        lowest = {"n": 1, "steps": 1, "seeds": 1, "seed": 0, "finalists": 1}
         check_counts(self, lowest | {"population": 1, "tournament": 1})
         check_rates(self, ["logits_rate"])
         check_memory(16 * BLOCK * self.n * self.steps, "the queries of a block of searches")
 
     def config(self) -> dict[str, Any]:
-        """What the run computes, as JSON: two runs with equal configurations are the same run."""
-        return {"mode": "table", **configuration(self)}
+        return {"mode": "table", **super().config()}
 
     def label(self) -> str:
         """The estimator and its options as one word."""
         return file_name(self.estimator, self.estimator_options)
 
-    def folder(self) -> Path:
-        """The run folder."""
-        name = f"table-{self.dataset}-{self.label()}-n{self.n}-seed{self.seed}"
-        return self.out if self.out is not None else Path("runs/nas") / name
+    def place(self) -> Path:
+        return Path("nas") / f"table-{self.dataset}-{self.label()}-n{self.n}-seed{self.seed}"
 
 
 def check_takes_categories(estimator: dbsurf.Estimator, name: str) -> None:

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from dbsurf_paper.experiments.sequences import exact, training
-from dbsurf_paper.runs.options import EXECUTION, configuration
+from dbsurf_paper.runs.options import Execution
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(Execution):
     """Groups of sequences: exact bias and error of their gradients, and training with them."""
 
-    preset: Literal["smoke", "laptop"] = "laptop"
-    """Size of the studies; sets the defaults of the options that say so."""
-    out: Path | None = field(default=None, metadata=EXECUTION)
-    """Folder of the results; if not given, runs/sequences/ and the names of preset and part."""
-    resume: bool = field(default=False, metadata=EXECUTION)
-    """Continue an unfinished run; without it such a folder is an error."""
-    threads: int = field(default=1, metadata=EXECUTION)
-    """Threads of torch; the models are so small that a second one hardly helps."""
+    usual_threads = 1  # the models are so small that a second one hardly helps
+
     part: Literal["both", "exact", "training"] = "both"
     """Which of the two studies is run."""
     length: int = 5
@@ -57,22 +51,18 @@ class Options:
     """Training: gradients from which their variance is measured at each evaluation (set by the
     preset)."""
 
-    def config(self) -> dict[str, Any]:
-        """What the studies compute."""
-        return configuration(self)
-
     def name(self) -> str:
         """The preset, and the part if it is one of the two."""
-        return self.preset if self.part == "both" else f"{self.preset}-{self.part}"
+        preset = self.preset or "laptop"
+        return preset if self.part == "both" else f"{preset}-{self.part}"
 
-    def folder(self) -> Path:
-        """The run folder."""
-        return self.out if self.out is not None else Path("runs") / "sequences" / self.name()
+    def place(self) -> Path:
+        return Path("sequences") / self.name()
 
     def check(self) -> None:
         """Raise a ValueError that names the option and what it must be."""
         smallest = {"length": 2, "laws": 1, "draws": 10, "seeds": 2, "pretraining": 0, "steps": 1}
-        smallest |= {"batch": 1, "pool": 1, "every": 1, "threads": 1}
+        smallest |= {"batch": 1, "pool": 1, "every": 1}
         smallest |= {"replicates": 2, "variance_draws": 2}
         for name, least in smallest.items():
             if getattr(self, name) < least:
@@ -130,5 +120,5 @@ PRESETS = {
         replicates=6,
         variance_draws=6,
     ),
-    "laptop": Options(),
+    "laptop": Options(preset="laptop"),
 }

@@ -8,16 +8,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from scipy import stats
 
 from dbsurf_paper.experiments.sequences import exact, figures, training
 from dbsurf_paper.experiments.sequences.options import Options
 from dbsurf_paper.files import write_atomically
 from dbsurf_paper.progress import share_bar
-from dbsurf_paper.runs.folder import write_summary
-from dbsurf_paper.runs.job import read_finished
-from dbsurf_paper.runs.parts import Keep, Parts, compute
+from dbsurf_paper.runs.life import Keep, Life, compute
 
 Step = Callable[[float], None]
 
@@ -25,16 +22,11 @@ Step = Callable[[float], None]
 def run(options: Options) -> None:
     """Do or finish the run that ``options`` describe."""
     options.check()
-    out = options.folder()
-    if read_finished(out, options.config()) is None:
-        torch.set_num_threads(options.threads)
-        parts = Parts(options)
-        with parts.opened(resume=options.resume), share_bar(f"sequences {options.name()}") as step:
-            results = both(options, parts.keep, step)
-            with parts.watch.paused():
-                summary = {"experiment": "sequences", "configuration": options.config()}
-                write_summary(out, {**summary, "seconds": parts.watch.seconds, **results})
-    print(f"Written to {out}")
+    life = Life("sequences", options)
+    if life.summary is None:
+        with life.opened(), share_bar(f"sequences {options.name()}") as step:
+            life.finish(both(options, life.keep, step))
+    print(f"Written to {life.folder}")
 
 
 def both(options: Options, keep: Keep, step: Step) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from dbsurf_paper.experiments.sequences.addition import (
 )
 from dbsurf_paper.experiments.sequences.arms import TRAINED, Arm
 from dbsurf_paper.experiments.sequences.groups import Prompts, draw, group_loss
-from dbsurf_paper.runs.parts import Keep, Rows, compute
+from dbsurf_paper.runs.life import Keep, Rows, compute
 
 REFERENCE = TRAINED[0]
 

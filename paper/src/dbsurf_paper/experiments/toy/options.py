@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
 
 from dbsurf_paper.experiments.toy.problem import load_function
-from dbsurf_paper.runs.options import EXECUTION, LARGEST, MOST, check_counts, configuration
+from dbsurf_paper.runs.options import LARGEST, MOST, Execution, check_counts
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(Execution):
     """The exact study: every figure and formula of the paper's sections 2 and 4.1."""
 
-    preset: Literal["smoke", "paper"] = "paper"
-    """Size of the study; sets the defaults of the options that say so."""
-    out: Path | None = field(default=None, metadata=EXECUTION)
-    """Folder of the results; if not given, runs/toy/ and the name of the preset or function."""
     target: float = 0.49
     """Target t of the toy objective (x - t)^2; the REBAR paper has 0.49."""
     function: str | None = None
@@ -38,17 +33,13 @@ class Options:
     comparison_draws: int = 4000
     """Monte Carlo estimates for each estimator in ten dimensions (set by the preset)."""
 
-    def config(self) -> dict[str, Any]:
-        """What the study computes."""
-        return configuration(self)
-
     def name(self) -> str:
         """The name of the run folder: that of the preset, or of the user's own function."""
-        return self.preset if self.function is None else self.function.replace(":", ".")
+        preset = self.preset or "paper"
+        return preset if self.function is None else self.function.replace(":", ".")
 
-    def folder(self) -> Path:
-        """The run folder."""
-        return self.out if self.out is not None else Path("runs") / "toy" / self.name()
+    def place(self) -> Path:
+        return Path("toy") / self.name()
 
     def check(self) -> None:
         """Raise a ValueError for the first option that is not valid."""
@@ -69,5 +60,5 @@ class Options:
 
 PRESETS = {
     "smoke": Options(preset="smoke", points=39, draws=1000, comparison_draws=100),
-    "paper": Options(),
+    "paper": Options(preset="paper"),
 }

@@ -16,7 +16,6 @@ from dbsurf_paper.experiments.toy.problem import (
     Function,
     exact_double_cv,
     exact_moments,
-    interacting,
     least_squares,
     spread,
 )
@@ -24,7 +23,7 @@ from dbsurf_paper.experiments.toy.statements import Statement
 from dbsurf_paper.report.labels import call_label, estimator_name, variants
 
 PROBABILITIES = (0.05, 0.3, 0.5)
-DIMENSIONS = 10
+DIMENSIONS, COUNTS = 10, (2, 4, 8)  # of the comparison on a non-additive f
 
 # ARMS-N is missing: the law of its counts, which gives the variance, is not known.
 ONE_DIMENSIONAL = variants(
@@ -72,42 +71,28 @@ def one_dimension(target: float, counts: tuple[int, ...] = (2, 4)) -> pd.DataFra
 def comparison(
     f: Function,
     dim: int,
-    counts: tuple[int, ...],
+    n: int,
     draws: int,
     generator: torch.Generator,
     progress: Progress,
     estimators: Sequence[str] | None = None,
 ) -> pd.DataFrame:
-    """`dbsurf.compare` on f over ``dim`` coordinates, for every n, as one table."""
-    frames = []
-    for position, n in enumerate(counts):
-
-        def within(share: float, start: int = position) -> None:
-            progress((start + share) / len(counts))
-
-        found = dbsurf.compare(
-            f,
-            spread(dim),
-            n,
-            draws=draws,
-            estimators=estimators,
-            generator=generator,
-            progress=within,
-        )
-        frame = found.to_frame()
-        frame.insert(0, "n", n)
-        frame["recommended"] = frame["estimator"] == found.recommended
-        frame["estimator"] = [estimator_name(call_label(call)) for call in frame["estimator"]]
-        frame["reference"] = found.reference
-        frames.append(frame)
-    return pd.concat(frames, ignore_index=True)
-
-
-def ten_dimensions(
-    target: float, draws: int, generator: torch.Generator, progress: Progress
-) -> pd.DataFrame:
-    """The comparison on a non-additive f of ten coordinates."""
-    return comparison(interacting(target), DIMENSIONS, (2, 4, 8), draws, generator, progress)
+    """`dbsurf.compare` on f over ``dim`` coordinates, as a table."""
+    found = dbsurf.compare(
+        f,
+        spread(dim),
+        n,
+        draws=draws,
+        estimators=estimators,
+        generator=generator,
+        progress=progress,
+    )
+    frame = found.to_frame()
+    frame.insert(0, "n", n)
+    frame["recommended"] = frame["estimator"] == found.recommended
+    frame["estimator"] = [estimator_name(call_label(call)) for call in frame["estimator"]]
+    frame["reference"] = found.reference
+    return frame
 
 
 def show_study(data: dict[str, pd.DataFrame], claims: list[Statement]) -> None:

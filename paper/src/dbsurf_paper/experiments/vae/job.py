@@ -19,12 +19,12 @@ from dbsurf_paper.experiments.vae.evaluation import SAMPLE_SEED, SHOWN, Measures
 from dbsurf_paper.experiments.vae.model import DiscreteVAE
 from dbsurf_paper.experiments.vae.options import DATASETS, Options
 from dbsurf_paper.experiments.vae.training import Batches, Trainer, flat_images, mean_image
-from dbsurf_paper.files import read_json, write_atomically
-from dbsurf_paper.runs import job
+from dbsurf_paper.files import write_atomically
 from dbsurf_paper.runs.device import choose_device
-from dbsurf_paper.runs.folder import CONFIG, SUMMARY
+from dbsurf_paper.runs.life import Life
 from dbsurf_paper.runs.options import check_memory
 from dbsurf_paper.runs.records import Row, add_picture
+from dbsurf_paper.runs.steps import Steps
 
 PICTURE = "pictures.png"
 COLUMNS, GAP = SHOWN // 2, 2  # images in a row of the picture; pixels between them
@@ -41,53 +41,45 @@ def run(options: Options) -> None:
 
 def train(options: Options) -> dict[str, Any]:
     """Do or finish the run that ``options`` describe; returns its summary."""
-    refuse_older_code(options.folder())
-    return job.complete(options, lambda: VAEJob(options))
+    device = choose_device(options.device)
+    life = Life("vae", options, device=device)
+    if life.summary is not None:
+        return life.summary
+    with life.opened():
+        job = VAEJob(options, life, device)
+        job.restore()
+        job.train()
+        return life.finish({**job.counted(), **job.results()})
 
 
-def refuse_older_code(folder: Path) -> None:
-    """Raise if the folder is of a version in which random streams shared a generator.
-
-    Such a run cannot be continued: the same seed gives other weights and other samples now.
-    """
-    try:
-        config = read_json(folder / CONFIG)
-    except (ValueError, OSError):  # none, or a damaged one, which the run writes again
-        return
-    if "latent_classes" not in config:
-        state = "a finished" if (folder / SUMMARY).exists() else "an unfinished"
-        raise ValueError(
-            f"{folder} is {state} run of an older version, which drew random numbers differently: "
-            "--out must name another folder"
-        )
-
-
-class VAEJob(job.Job):
+class VAEJob(Steps):
     """One VAE in training."""
 
-    experiment = "vae"
-
-    def __init__(self, options: Options) -> None:
-        if options.threads:
-            torch.set_num_threads(options.threads)
-        device = choose_device(options.device)
+    def __init__(self, options: Options, life: Life, device: torch.device) -> None:
         self.options = options
         self.trainer, test = build(options, device)
-        super().__init__(options, self.trainer, device)
+        super().__init__(
+            life,
+            self.trainer,
+            total=options.steps,
+            checkpoint_every=options.checkpoint_every,
+            evaluate_every=options.evaluate_every,
+            tensorboard=options.tensorboard,
+        )
         self.measures = Measures(options, self.trainer, test)
 
     def title(self) -> str:
         return f"{self.options.dataset} {self.options.label()} n={self.options.n}"
 
     def note(self) -> str:
-        return f"-ELBO {self.rows[-1]['train_negative_elbo']:.2f}"
+        return f"-ELBO {self.life.metrics[-1]['train_negative_elbo']:.2f}"
 
     def measure(self) -> Row:
         return self.measures.during_training()
 
     def results(self) -> dict[str, Any]:
         """-ELBO and bound on all images, variance of the gradient, and the pictures."""
-        last = self.rows[-1]
+        last = self.life.metrics[-1]
         found: dict[str, Any] = {
             **self.measures.at_the_end(),
             "gradient_variance": last["gradient_variance"],
@@ -96,9 +88,10 @@ class VAEJob(job.Job):
         if self.options.measure_variance:
             found["variance_by_estimator"] = self.measures.all_variances()
         title = f"{self.title()}, {self.trainer.steps:,} steps"
-        save_pictures(self.trainer.model, self.measures.shown(), self.folder / PICTURE, title)
+        folder = self.life.folder
+        save_pictures(self.trainer.model, self.measures.shown(), folder / PICTURE, title)
         if self.options.tensorboard:
-            add_picture(self.folder, "pictures", self.folder / PICTURE, self.trainer.steps)
+            add_picture(folder, "pictures", folder / PICTURE, self.trainer.steps)
         return found
 
 

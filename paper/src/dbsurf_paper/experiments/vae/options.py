@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
 
 import dbsurf
 from dbsurf_paper.experiments.vae.model import Architecture
@@ -12,9 +11,9 @@ from dbsurf_paper.report.labels import file_name
 from dbsurf_paper.runs.device import Device
 from dbsurf_paper.runs.options import (
     EXECUTION,
+    Execution,
     check_counts,
     check_rates,
-    configuration,
     named_values,
 )
 
@@ -22,7 +21,7 @@ DATASETS = ("digits", "mnist", "fashion-mnist", "omniglot", "omniglot-iwae")
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(Execution):
     """Train a VAE with discrete latents and evaluate it (section 4.2, table 1, figure 1)."""
 
     dataset: str = "digits"
@@ -75,25 +74,16 @@ class Options:
     )
     """At the end, also measure every estimator's variance at the trained parameters."""
 
-    out: Path | None = field(default=None, metadata=EXECUTION)
-    """Run folder; by default runs/vae/ and a name made of the options above."""
-    resume: bool = field(default=False, metadata=EXECUTION)
-    """Continue from the folder's checkpoint, if there is one."""
     checkpoint_every: int = field(default=1_000, metadata=EXECUTION)
     """Steps between checkpoints."""
     device: Device = field(default="auto", metadata=EXECUTION)
     """Device; auto takes the fastest one of this machine."""
-    threads: int = field(default=0, metadata=EXECUTION)
-    """Processor threads (0: torch's own number)."""
-    data_dir: Path | None = field(default=None, metadata=EXECUTION)
-    """Data folder; by default the one that DBSURF_DATA names."""
     tensorboard: bool = field(default=True, metadata=EXECUTION)
     """Write TensorBoard events into the run folder."""
-    preset: Literal["paper", "laptop", "smoke"] | None = field(default=None, metadata=EXECUTION)
-    """Take all defaults from a preset: paper, laptop or smoke."""
 
     def __post_init__(self) -> None:
-        lowest = {"steps": 1, "batch": 1, "latents": 1, "hidden": 1, "layers": 1, "threads": 0}
+        super().__post_init__()
+        lowest = {"steps": 1, "batch": 1, "latents": 1, "hidden": 1, "layers": 1}
         lowest |= {"latent_classes": 2}
         lowest |= {"evaluate_every": 1, "checkpoint_every": 1, "evaluation_images": 0}
         lowest |= {"evaluation_samples": 1, "final_images": 0, "bound_samples": 1}
@@ -103,19 +93,12 @@ class Options:
             raise ValueError("variance_draws must be 0 or at least 2, got 1")
         check_rates(self, ["learning_rate"])
 
-    def config(self) -> dict[str, Any]:
-        """The configuration, as JSON: two runs with equal configurations are the same run."""
-        return configuration(self)
-
     def label(self) -> str:
         """The estimator and its options as one word."""
         return file_name(self.estimator, self.estimator_options)
 
-    def folder(self) -> Path:
-        """The run folder."""
-        if self.out is not None:
-            return self.out
-        return Path("runs/vae") / f"{self.dataset}-{self.label()}-n{self.n}-seed{self.seed}"
+    def place(self) -> Path:
+        return Path("vae") / f"{self.dataset}-{self.label()}-n{self.n}-seed{self.seed}"
 
     def build_estimator(self) -> dbsurf.Estimator:
         """The estimator, without checks of its inputs: training checks its losses instead."""

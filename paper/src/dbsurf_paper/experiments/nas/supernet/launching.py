@@ -13,15 +13,14 @@ from dbsurf_paper.experiments.nas.supernet.building import check, with_data
 from dbsurf_paper.experiments.nas.supernet.options import SupernetOptions
 from dbsurf_paper.experiments.nas.supernet.search import Search, summary
 from dbsurf_paper.experiments.nas.supernet.workers import FabricWorkers, Workers
-from dbsurf_paper.files import write_json
-from dbsurf_paper.runs.device import choose_device
-from dbsurf_paper.runs.folder import CONFIG, write_summary
-from dbsurf_paper.runs.job import read_finished
+from dbsurf_paper.runs.device import choose_device, threads
+from dbsurf_paper.runs.life import Life
 from dbsurf_paper.runs.processes import all_results
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
+EXPERIMENT = "nas"
 SEED_STEP = 5  # the paper's seeds are 0, 5, 10, 15
 Outcome = list[dict[str, Any]] | BaseException
 
@@ -30,10 +29,9 @@ def search(options: SupernetOptions) -> dict[str, Any]:
     """Do or finish all searches that ``options`` describe; returns the summary over them."""
     options = with_data(options)
     check(options)
-    folder = options.folder()
-    finished = read_finished(folder, options.config())
-    if finished is not None:
-        return finished
+    life = Life(EXPERIMENT, options)
+    if life.summary is not None:
+        return life.summary
     runs = one_a_seed(options)
     if options.devices * options.nodes == 1 and options.precision == "32":
         summaries = side_by_side(runs) if min(options.jobs, len(runs)) > 1 else alone(runs)
@@ -41,7 +39,8 @@ def search(options: SupernetOptions) -> dict[str, Any]:
         summaries = launch(runs)
     if len(runs) == 1:
         return summaries[0]
-    return join(options, summaries)
+    with life.opened():
+        return life.finish(joined(options, summaries))
 
 
 def one_a_seed(options: SupernetOptions) -> list[SupernetOptions]:
@@ -53,20 +52,14 @@ def one_a_seed(options: SupernetOptions) -> list[SupernetOptions]:
     return [replace(options, seeds=1, seed=seed, out=folder / f"seed-{seed}") for seed in seeds]
 
 
-def join(options: SupernetOptions, summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The summary over all seeds, written into the folder that holds theirs."""
-    found = [cell for one in summaries for cell in one["found"]]
-    whole = {
-        "experiment": Search.experiment,
-        "configuration": options.config(),
+def joined(options: SupernetOptions, summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The results over all seeds."""
+    return {
         "steps": summaries[0]["steps"],
         "evaluations": sum(one["evaluations"] for one in summaries),
         "seconds": sum(one["seconds"] for one in summaries),
-        **summary(options, found),
+        **summary(options, [cell for one in summaries for cell in one["found"]]),
     }
-    write_json(options.folder() / CONFIG, options.config())
-    write_summary(options.folder(), whole)
-    return whole
 
 
 # --- processes ------------------------------------------------------------------------------------
@@ -88,37 +81,38 @@ def lead(runs: Sequence[SupernetOptions], workers: Workers) -> list[dict[str, An
     summaries = []
     try:
         for number, options in enumerate(runs, start=1):
-            summary = read_finished(options.folder(), options.config())
-            if summary is None:
-                job = Search(options, workers)
-                workers.tell(number)
-                summary = finish(job, workers)
-            summaries.append(summary)
+            life = Life(EXPERIMENT, options, device=workers.device)
+            found = life.summary
+            if found is None:
+                with life.opened():
+                    found = complete(Search(options, workers, life), number, workers)
+            summaries.append(found)
     finally:
         workers.tell(0)
     return summaries
 
 
-def finish(job: Search, workers: Workers) -> dict[str, Any]:
-    """Process 0: do one run, then tell the other processes that it has ended."""
-    with job.held():
-        try:
-            job.open()
-            job.train()
-        finally:
-            workers.tell(0)
-        return job.finish()
+def complete(job: Search, number: int, workers: Workers) -> dict[str, Any]:
+    """Process 0: do one run, and tell the other processes when it begins and when it has ended."""
+    workers.tell(number)
+    try:
+        job.restore()
+        job.train()
+    finally:
+        workers.tell(0)
+    return job.life.finish({**job.counted(), **job.results()})
 
 
 def follow(runs: Sequence[SupernetOptions], workers: Workers) -> None:
     """The other processes: step when process 0 steps; a resumed run starts from its checkpoint."""
     while number := workers.told():
         options = runs[number - 1]
-        job = Search(options, workers)
-        if options.resume:
-            job.restore()
-        while workers.told():
-            job.trainer.step()
+        with threads(options.thread_count()):
+            job = Search(options, workers, Life(EXPERIMENT, options))
+            if options.resume:
+                job.restore()
+            while workers.told():
+                job.trainer.step()
 
 
 def launch(runs: Sequence[SupernetOptions]) -> list[dict[str, Any]]:
@@ -158,7 +152,7 @@ def work(fabric: Fabric, runs: Sequence[SupernetOptions]) -> Outcome:
     except (ValueError, OSError, KeyboardInterrupt) as caught:
         error = caught
     fabric.barrier()  # process 0 has written all its files
-    summaries = [read_finished(options.folder(), options.config()) for options in runs]
+    summaries = [Life(EXPERIMENT, options).summary for options in runs]
     found = [summary for summary in summaries if summary is not None]
     if len(found) < len(runs):
         return error or ValueError("process 0 has stopped before the end")

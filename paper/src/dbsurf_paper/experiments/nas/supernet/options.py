@@ -7,14 +7,13 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from dbsurf_paper.experiments.nas.options import Preset
 from dbsurf_paper.experiments.nas.supernet.architecture import Batching
 from dbsurf_paper.experiments.nas.supernet.methods import METHODS, Method
 from dbsurf_paper.experiments.nas.supernet.methods.base import ByChoice
 from dbsurf_paper.experiments.nas.supernet.workers import Precision
 from dbsurf_paper.report.labels import file_name
 from dbsurf_paper.runs.device import Device
-from dbsurf_paper.runs.options import EXECUTION, check_counts, check_rates, configuration
+from dbsurf_paper.runs.options import EXECUTION, Execution, check_counts, check_rates
 
 # Set by torchrun, by srun, or by the user.
 LAUNCHERS = ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "MASTER_ADDR")
@@ -28,7 +27,7 @@ OWN = {name for method in METHODS.values() for name in method.reads}
 
 
 @dataclass(frozen=True)
-class SupernetOptions:
+class SupernetOptions(Execution):
     """Search for a cell of NAS-Bench-201 by training a supernet (section 4.3, table 2)."""
 
     dataset: str = "cifar10"
@@ -111,22 +110,12 @@ class SupernetOptions:
     """Steps between checkpoints (0: an epoch)."""
     tensorboard: bool = field(default=True, metadata=EXECUTION)
     """Write TensorBoard events into the run folder."""
-    out: Path | None = field(default=None, metadata=EXECUTION)
-    """Run folder; by default runs/nas/ and a name made of the options above."""
-    resume: bool = field(default=False, metadata=EXECUTION)
-    """Continue from the folder's checkpoint, if there is one."""
     device: Device = field(default="auto", metadata=EXECUTION)
     """Where to compute; auto takes the fastest there is."""
-    threads: int = field(default=0, metadata=EXECUTION)
-    """Processor threads (0: torch's own number)."""
-    data_dir: Path | None = field(default=None, metadata=EXECUTION)
-    """Data folder, instead of the one that DBSURF_DATA names."""
-    preset: Preset | None = field(default=None, metadata=EXECUTION)
-    """Take all defaults from a preset: paper, laptop or smoke."""
 
     def check(self) -> None:
         """Raise a ValueError for the first option that no search can be made with."""
-        lowest = {"n": 1, "steps": 0, "seeds": 1, "seed": 0, "threads": 0, "channels": 1}
+        lowest = {"n": 1, "steps": 0, "seeds": 1, "seed": 0, "channels": 1}
         lowest |= {"cells": 1, "image_size": 0, "images": 0, "batch": 0, "warmup_epochs": 0}
         lowest |= {"epochs": 1, "candidates": 1, "devices": 1, "nodes": 1, "jobs": 1}
         check_counts(self, lowest | {"evaluate_every": 0, "checkpoint_every": 0})
@@ -190,7 +179,7 @@ class SupernetOptions:
         reads = self.reads()
         found = {
             name: reads[name] if value is None and name in reads else value
-            for name, value in configuration(self).items()
+            for name, value in super().config().items()
             if name in reads or name not in OWN
         }
         return {"mode": "supernet", **found}
@@ -203,10 +192,8 @@ class SupernetOptions:
         changed = [f"{name}={value}" for name, value in values.items() if value != _USUAL[name]]
         return file_name(self.method, changed)
 
-    def folder(self) -> Path:
-        """The run folder."""
-        name = f"supernet-{self.dataset}-{self.label()}-seed{self.seed}"
-        return self.out if self.out is not None else Path("runs/nas") / name
+    def place(self) -> Path:
+        return Path("nas") / f"supernet-{self.dataset}-{self.label()}-seed{self.seed}"
 
 
 _USUAL = {item.name: item.default for item in fields(SupernetOptions)}

@@ -6,11 +6,7 @@ import csv
 import io
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-
-import torch
 
 from dbsurf_paper.data import store
 from dbsurf_paper.experiments.nas import space
@@ -20,12 +16,12 @@ from dbsurf_paper.experiments.nas.supernet.drawing import draw_cell
 from dbsurf_paper.experiments.nas.supernet.evaluation import accuracy
 from dbsurf_paper.experiments.nas.supernet.methods.base import Candidate
 from dbsurf_paper.experiments.nas.supernet.options import SupernetOptions
-from dbsurf_paper.experiments.nas.supernet.training import Trainer
 from dbsurf_paper.experiments.nas.supernet.workers import Workers
 from dbsurf_paper.files import write_atomically
 from dbsurf_paper.report.numbers import Mean
-from dbsurf_paper.runs import job
+from dbsurf_paper.runs.life import Life
 from dbsurf_paper.runs.records import KEPT, Row, add_picture
+from dbsurf_paper.runs.steps import Steps
 
 TABLES = ("nasbench201", "nats-bench")
 WHOLE = {"cifar10-subset": "cifar10"}  # sets that are part of one of the table's
@@ -71,48 +67,22 @@ def _mean(values: Iterable[int | None]) -> float | None:
 PICTURE, CANDIDATES = "cell.png", "candidates.csv"
 
 
-@dataclass(frozen=True)
-class Lengths:
-    """The options of one seed for the training loop: all lengths in steps."""
-
-    options: SupernetOptions
-    steps: int
-    evaluate_every: int
-    checkpoint_every: int
-    resume: bool
-    tensorboard: bool
-
-    def config(self) -> dict[str, Any]:
-        return self.options.config()
-
-    def folder(self) -> Path:
-        return self.options.folder()
-
-
-def lengths(options: SupernetOptions, trainer: Trainer) -> Lengths:
-    schedule = trainer.schedule
-    return Lengths(
-        options,
-        steps=schedule.total,
-        evaluate_every=options.evaluate_every or schedule.epoch,
-        checkpoint_every=options.checkpoint_every or schedule.epoch,
-        resume=options.resume,
-        tensorboard=options.tensorboard,
-    )
-
-
-class Search(job.Job):
+class Search(Steps):
     """One seed of a supernet search."""
 
-    experiment = "nas"
-
-    def __init__(self, options: SupernetOptions, workers: Workers) -> None:
-        if options.threads:
-            torch.set_num_threads(options.threads)
+    def __init__(self, options: SupernetOptions, workers: Workers, life: Life) -> None:
         self.options = options
         self.table, self.dataset = table_of(options)
         self.trainer, self.test_images, self.test_labels = build(options, workers)
-        super().__init__(lengths(options, self.trainer), self.trainer, workers.device)
+        schedule = self.trainer.schedule
+        super().__init__(
+            life,
+            self.trainer,
+            total=schedule.total,
+            checkpoint_every=options.checkpoint_every or schedule.epoch,
+            evaluate_every=options.evaluate_every or schedule.epoch,
+            tensorboard=options.tensorboard,
+        )
 
     def title(self) -> str:
         options = self.options
@@ -125,7 +95,7 @@ class Search(job.Job):
 
     def note(self) -> str:
         """Loss, entropy of each edge in its order, and the present cell."""
-        row = self.rows[-1]
+        row = self.life.metrics[-1]
         loss = "" if row["loss"] is None else f"loss {row['loss']:.3f}  "
         entropy = " ".join(f"{value:.2f}" for value in self.entropy())
         index = row["cell"]
@@ -162,9 +132,10 @@ class Search(job.Job):
         shares = member.architecture.probabilities().cpu()
         drawn = [float(shares[edge, operation]) for edge, operation in enumerate(cell)]
         title = f"Cell {space.to_index(cell)}: {self.title()}, probability of each operation"
-        draw_cell(cell, self.folder / PICTURE, title, drawn)
+        picture = self.life.folder / PICTURE
+        draw_cell(cell, picture, title, drawn)
         if options.tensorboard:
-            add_picture(self.folder, "cell", self.folder / PICTURE, trainer.steps)
+            add_picture(self.life.folder, "cell", picture, trainer.steps)
         choice = method.fixed(cell, member.architecture)
         test = self.test_images, self.test_labels, *trainer.blocks
         sampled = trainer.evaluator.sampled
@@ -187,4 +158,4 @@ class Search(job.Job):
             [space.to_index(one.cell), space.to_string(one.cell), one.loss, one.member]
             for one in found
         )
-        write_atomically(self.folder / CANDIDATES, text.getvalue())
+        write_atomically(self.life.folder / CANDIDATES, text.getvalue())
