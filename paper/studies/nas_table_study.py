@@ -25,9 +25,9 @@ from dbsurf_paper.experiments.nas.landscape import DATASETS
 from dbsurf_paper.experiments.nas.report import paper_layout, search_curves
 from dbsurf_paper.experiments.nas.searches import DBSURF, searches
 from dbsurf_paper.experiments.registry import load
+from dbsurf_paper.labels import label, variants
 from dbsurf_paper.report.collect import FINISHED, Run, collect
 from dbsurf_paper.report.document import Chart, Table
-from dbsurf_paper.report.labels import label, variants
 from dbsurf_paper.report.numbers import plus_minus
 from dbsurf_paper.report.tidy import results
 from pages import insert, of_kind, save_csv, save_figure, save_table

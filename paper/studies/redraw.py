@@ -11,9 +11,9 @@ from pathlib import Path
 import pandas as pd
 
 from dbsurf_paper.experiments.nas.searches import DBSURF
+from dbsurf_paper.labels import dataset_name
 from dbsurf_paper.report.charts import save_chart
 from dbsurf_paper.report.document import Chart, Line, Panel
-from dbsurf_paper.report.labels import dataset_name
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 FIRST = 10  # distinct queries: with fewer the accuracies would flatten the rest

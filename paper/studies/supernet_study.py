@@ -38,9 +38,9 @@ from dbsurf_paper.experiments.nas.supernet.options import SupernetOptions
 from dbsurf_paper.experiments.nas.supernet.search import CANDIDATES
 from dbsurf_paper.experiments.nas.traces import training_curves
 from dbsurf_paper.experiments.registry import experiment, load
+from dbsurf_paper.labels import estimator_name
 from dbsurf_paper.report.collect import collect
 from dbsurf_paper.report.document import Chart
-from dbsurf_paper.report.labels import estimator_name
 from dbsurf_paper.report.numbers import Mean, plus_minus
 from dbsurf_paper.runs.folder import read_summary
 from pages import insert, of_kind, publish, restore, save_csv, save_figure

@@ -31,9 +31,9 @@ from dbsurf_paper.experiments.vae import (
     train,
 )
 from dbsurf_paper.experiments.vae.comparisons import comparisons, evaluations
+from dbsurf_paper.labels import dataset_name, estimator_name
 from dbsurf_paper.report.collect import FINISHED, Run, collect
 from dbsurf_paper.report.document import Block, Chart, Table
-from dbsurf_paper.report.labels import dataset_name, estimator_name
 from dbsurf_paper.report.markdown import block_text
 from dbsurf_paper.report.numbers import Mean, plus_minus
 from dbsurf_paper.report.tidy import results

@@ -17,7 +17,7 @@ import yaml
 import dbsurf
 from dbsurf import distributions, estimators, laws, samplers, sequences
 from dbsurf_paper.commands import parsing
-from dbsurf_paper.report.labels import estimator_name
+from dbsurf_paper.labels import estimator_name
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

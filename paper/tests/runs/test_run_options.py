@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from dbsurf_paper.experiments.registry import every, experiment
-from dbsurf_paper.report.labels import file_name
+from dbsurf_paper.labels import file_name
 from dbsurf_paper.runs.options import (
     EXECUTION,
     config_hash,

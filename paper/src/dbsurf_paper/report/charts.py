@@ -22,9 +22,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
-from dbsurf_paper.report import labels
+from dbsurf_paper import labels
+from dbsurf_paper.labels import estimator_name
 from dbsurf_paper.report.document import Chart, Line, Panel
-from dbsurf_paper.report.labels import estimator_name
 
 STYLE: Any = {
     "font.size": 9,

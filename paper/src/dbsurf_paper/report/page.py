@@ -12,9 +12,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 import dbsurf
+from dbsurf_paper.labels import estimator_name
 from dbsurf_paper.report.charts import looks, panel_svgs
 from dbsurf_paper.report.document import Panel, Picture, Section
-from dbsurf_paper.report.labels import estimator_name
 from dbsurf_paper.report.numbers import listed, ranges
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import dbsurf
 from dbsurf.estimators import estimator_class
 from dbsurf_paper.experiments.league.problems import Place
-from dbsurf_paper.report.labels import label as label_of
-from dbsurf_paper.report.labels import option_words
+from dbsurf_paper.labels import label as label_of
+from dbsurf_paper.labels import option_words
 from dbsurf_paper.runs.options import named_values
 
 BASELINE = "loorf"  # every variance is over this one's

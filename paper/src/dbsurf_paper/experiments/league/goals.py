@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dbsurf_paper.experiments.league.results import BLACK_BOX, FLAGSHIP, Outcome, Row
+from dbsurf_paper.labels import estimator_name
 from dbsurf_paper.report.document import Cell, Table
 from dbsurf_paper.report.document import Row as Line
-from dbsurf_paper.report.labels import estimator_name
 
 BITS = ("vae", "two-layer-vae")
 RODEO = "rodeo"

@@ -16,6 +16,7 @@ from dbsurf_paper.experiments.league.results import (
     time_of,
 )
 from dbsurf_paper.experiments.league.results import Row as Measured
+from dbsurf_paper.labels import dataset_name, estimator_name
 from dbsurf_paper.report.collect import FINISHED, Run
 from dbsurf_paper.report.document import (
     Block,
@@ -29,7 +30,6 @@ from dbsurf_paper.report.document import (
     Section,
     Table,
 )
-from dbsurf_paper.report.labels import dataset_name, estimator_name
 from dbsurf_paper.report.numbers import given
 
 COMMAND = "dbsurf league"

@@ -12,7 +12,7 @@ from dbsurf_paper.experiments.league.problems import Place, Problem
 from dbsurf_paper.experiments.vae import options as vae
 from dbsurf_paper.experiments.vae.job import build
 from dbsurf_paper.experiments.vae.training import binarise
-from dbsurf_paper.report.labels import dataset_name
+from dbsurf_paper.labels import dataset_name
 
 DRIVER, SAMPLES = "loorf", 4  # the estimator whose gradient trains the model
 PICTURES = 0  # seed with which the measured images are binarised

@@ -12,7 +12,7 @@ from dbsurf_paper.experiments.nas.landscape import DATASETS
 from dbsurf_paper.experiments.nas.options import TABLE_PRESETS, TableDataset, TableOptions
 from dbsurf_paper.experiments.nas.supernet.methods import METHODS, Method
 from dbsurf_paper.experiments.nas.supernet.options import SUPERNET_PRESETS, Name, SupernetOptions
-from dbsurf_paper.report.labels import variants
+from dbsurf_paper.labels import variants
 from dbsurf_paper.runs.experiment import Experiment, Headline, Scale, SummaryFormat
 
 __all__ = [

@@ -10,7 +10,7 @@ import torch
 from torch.distributions import Categorical
 
 import dbsurf
-from dbsurf_paper.report.labels import file_name
+from dbsurf_paper.labels import file_name
 from dbsurf_paper.runs.options import Execution, check_counts, check_memory, check_rates
 
 TableDataset = Literal["cifar10", "cifar100", "imagenet16-120", "synthetic"]

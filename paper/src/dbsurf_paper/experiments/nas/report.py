@@ -16,6 +16,7 @@ from dbsurf_paper.experiments.nas.searches import (
     series,
 )
 from dbsurf_paper.experiments.nas.traces import training_curves
+from dbsurf_paper.labels import dataset_name, estimator_name
 from dbsurf_paper.report.collect import Run, numbers_of
 from dbsurf_paper.report.document import (
     Block,
@@ -32,7 +33,6 @@ from dbsurf_paper.report.document import (
     Table,
     is_png,
 )
-from dbsurf_paper.report.labels import dataset_name, estimator_name
 from dbsurf_paper.report.numbers import Mean, counted, given, plus_minus
 from dbsurf_paper.report.tidy import plain_numbers
 

@@ -11,8 +11,8 @@ from dbsurf_paper.experiments.nas.landscape import DATASETS, SYNTHETIC
 from dbsurf_paper.experiments.nas.options import TABLE_PRESETS, TableOptions
 from dbsurf_paper.experiments.nas.supernet.methods import METHODS
 from dbsurf_paper.experiments.nas.supernet.options import SUPERNET_PRESETS, Name, SupernetOptions
+from dbsurf_paper.labels import Variant, add_variants, dataset_name, estimator_name, label
 from dbsurf_paper.report.collect import FINISHED, Run
-from dbsurf_paper.report.labels import Variant, add_variants, dataset_name, estimator_name, label
 from dbsurf_paper.report.numbers import Mean
 
 add_variants(

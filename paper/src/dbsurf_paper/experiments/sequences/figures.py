@@ -7,8 +7,7 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from dbsurf_paper.report.charts import panels, shared_legend
-from dbsurf_paper.report.labels import (
+from dbsurf_paper.labels import (
     BLACK,
     BLUE,
     GREEN,
@@ -18,6 +17,7 @@ from dbsurf_paper.report.labels import (
     SKY,
     VERMILION,
 )
+from dbsurf_paper.report.charts import panels, shared_legend
 
 SAMPLER_COLOURS = {
     "iid": BLACK,

@@ -26,7 +26,7 @@ from dbsurf_paper.experiments.toy.problem import (
     exact_moments,
     least_squares,
 )
-from dbsurf_paper.report.labels import VARIANTS
+from dbsurf_paper.labels import VARIANTS
 
 COUNTS = (2, 4, 6, 8)
 PAIRS = [(i, j) for i in range(4) for j in range(i + 1, 4)]

@@ -9,8 +9,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.ticker import LogLocator
 
-from dbsurf_paper.report.charts import panels, shared_legend
-from dbsurf_paper.report.labels import (
+from dbsurf_paper.labels import (
     BLACK,
     BLUE,
     GREY,
@@ -19,6 +18,7 @@ from dbsurf_paper.report.labels import (
     SKY,
     VARIANTS,
 )
+from dbsurf_paper.report.charts import panels, shared_legend
 
 _ESTIMATORS = {variant.name: variant for variant in VARIANTS.values()}
 _SAMPLERS = {  # a sampler has the colour of the estimator that uses it

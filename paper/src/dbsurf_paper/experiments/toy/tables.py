@@ -20,7 +20,7 @@ from dbsurf_paper.experiments.toy.problem import (
     spread,
 )
 from dbsurf_paper.experiments.toy.statements import Statement
-from dbsurf_paper.report.labels import call_label, estimator_name, variants
+from dbsurf_paper.labels import call_label, estimator_name, variants
 
 PROBABILITIES = (0.05, 0.3, 0.5)
 DIMENSIONS, COUNTS = 10, (2, 4, 8)  # of the comparison on a non-additive f

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dbsurf_paper.experiments.vae.job import run, train
 from dbsurf_paper.experiments.vae.options import PRESETS, Options
-from dbsurf_paper.report.labels import PAPER_ORDER, Variant, variants
+from dbsurf_paper.labels import PAPER_ORDER, Variant, variants
 from dbsurf_paper.runs.experiment import Experiment, Headline, Scale, SummaryFormat
 
 __all__ = ["EXPERIMENTS", "PRESETS", "Options", "run", "train"]

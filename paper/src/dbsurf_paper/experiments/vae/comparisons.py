@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dbsurf_paper.experiments.vae.options import PRESETS
+from dbsurf_paper.labels import column_order, label
 from dbsurf_paper.report.collect import FINISHED, Run
-from dbsurf_paper.report.labels import column_order, label
 from dbsurf_paper.report.numbers import Difference, Mean, difference
 
 # What the paper reports in table 1: final training -ELBO after 1e6 steps, five seeds. (The paper's

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from dbsurf_paper.experiments.vae.comparisons import BASELINE, Comparison, comparisons
+from dbsurf_paper.labels import dataset_name, estimator_name
 from dbsurf_paper.report.collect import Run, numbers_of
 from dbsurf_paper.report.document import (
     Block,
@@ -21,7 +22,6 @@ from dbsurf_paper.report.document import (
     Section,
     Table,
 )
-from dbsurf_paper.report.labels import dataset_name, estimator_name
 from dbsurf_paper.report.numbers import Mean
 
 FIGURE_1 = "dbsurf sweep figure1 --scale laptop"

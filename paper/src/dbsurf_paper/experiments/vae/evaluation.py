@@ -18,7 +18,7 @@ from dbsurf import measure
 from dbsurf_paper.experiments.vae.model import DiscreteVAE
 from dbsurf_paper.experiments.vae.options import Options
 from dbsurf_paper.experiments.vae.training import Trainer, binarise
-from dbsurf_paper.report.labels import variants
+from dbsurf_paper.labels import variants
 from dbsurf_paper.runs.options import named_values
 
 BINARISATION_SEED, SAMPLE_SEED, VARIANCE_SEED = 1_000_001, 1_000_002, 1_000_003

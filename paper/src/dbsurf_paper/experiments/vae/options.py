@@ -10,7 +10,7 @@ from torch.distributions import OneHotCategorical
 
 import dbsurf
 from dbsurf_paper.experiments.vae.model import Architecture
-from dbsurf_paper.report.labels import file_name
+from dbsurf_paper.labels import file_name
 from dbsurf_paper.runs.device import Device
 from dbsurf_paper.runs.options import (
     EXECUTION,

@@ -18,6 +18,8 @@ from dbsurf_paper.experiments.vae.comparisons import (
     series,
 )
 from dbsurf_paper.experiments.vae.job import PICTURE
+from dbsurf_paper.labels import dataset_name, estimator_name
+from dbsurf_paper.labels import label as label_of
 from dbsurf_paper.report.collect import Run
 from dbsurf_paper.report.document import (
     Block,
@@ -28,8 +30,6 @@ from dbsurf_paper.report.document import (
     Section,
     is_png,
 )
-from dbsurf_paper.report.labels import dataset_name, estimator_name
-from dbsurf_paper.report.labels import label as label_of
 from dbsurf_paper.report.numbers import Difference, given, listed
 
 FEW = 4  # comparisons that a sentence can name one by one

@@ -16,9 +16,9 @@ from dbsurf_paper.experiments.vae.comparisons import (
     gap,
     lowest_first,
 )
+from dbsurf_paper.labels import column_order, dataset_name, estimator_name
 from dbsurf_paper.report.collect import Run, numbers_of
 from dbsurf_paper.report.document import Block, Cell, Missing, Paragraph, Row, Section, Table
-from dbsurf_paper.report.labels import column_order, dataset_name, estimator_name
 from dbsurf_paper.report.numbers import Difference, counted, plus_minus
 
 COMMAND = "dbsurf sweep table1 --scale laptop"

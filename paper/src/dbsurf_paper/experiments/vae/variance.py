@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dbsurf_paper.experiments.vae.comparisons import BASELINE, Comparison, comparisons
+from dbsurf_paper.labels import column_order, dataset_name, estimator_name
+from dbsurf_paper.labels import label as label_of
 from dbsurf_paper.report.collect import Run, numbers_of
 from dbsurf_paper.report.document import (
     Block,
@@ -18,8 +20,6 @@ from dbsurf_paper.report.document import (
     Table,
 )
 from dbsurf_paper.report.document import Paragraph as Text
-from dbsurf_paper.report.labels import column_order, dataset_name, estimator_name
-from dbsurf_paper.report.labels import label as label_of
 from dbsurf_paper.report.numbers import Mean
 
 AGAINST_N = "dbsurf sweep vae --scale laptop --grid estimator=dbsurf,loorf n=2,4,8 seed=0..4"

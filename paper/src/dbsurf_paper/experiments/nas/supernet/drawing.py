@@ -16,8 +16,8 @@ from matplotlib.patches import FancyArrowPatch
 from dbsurf_paper.experiments.nas.space import EDGES, NODES, OPERATIONS, Cell
 from dbsurf_paper.experiments.nas.supernet.edges import alive
 from dbsurf_paper.files import write_atomically
+from dbsurf_paper.labels import BLUE, GREEN, GREY, ORANGE, VERMILION
 from dbsurf_paper.report.charts import STYLE
-from dbsurf_paper.report.labels import BLUE, GREEN, GREY, ORANGE, VERMILION
 
 COLOURS = {
     "none": GREY,

@@ -11,7 +11,7 @@ from dbsurf_paper.experiments.nas.supernet.architecture import Batching
 from dbsurf_paper.experiments.nas.supernet.methods import METHODS, Method
 from dbsurf_paper.experiments.nas.supernet.methods.base import ByChoice
 from dbsurf_paper.experiments.nas.supernet.workers import Precision
-from dbsurf_paper.report.labels import file_name
+from dbsurf_paper.labels import file_name
 from dbsurf_paper.runs.device import Device
 from dbsurf_paper.runs.options import EXECUTION, Execution, check_counts, check_rates
 

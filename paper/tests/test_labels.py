@@ -7,9 +7,9 @@ import colorsys
 import pytest
 
 import dbsurf
+from dbsurf_paper import labels
 from dbsurf_paper.experiments.nas.supernet.methods import METHODS
-from dbsurf_paper.report import labels
-from dbsurf_paper.report.labels import VARIANTS, estimator_name, label, looks, variants
+from dbsurf_paper.labels import VARIANTS, estimator_name, label, looks, variants
 
 
 def test_no_two_estimators_share_a_colour():
