@@ -42,8 +42,8 @@ def test_every_variant_of_an_estimator_can_be_built():
         if variant.estimator in dbsurf.available():
             assert variant.build(4).n in (4, 0)
     named = {variant.estimator for variant in VARIANTS.values()}
-    searches = {"evolution", "random", *METHODS} - {"sampled"}  # of architectures
-    assert named - {*dbsurf.available()} == searches
+    others = {"evolution", "random", *METHODS} - {"sampled"}  # of architectures
+    assert named - {*dbsurf.available()} == others
     assert {*dbsurf.available()} <= named  # every estimator of the library has a row
 
 
