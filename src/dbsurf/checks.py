@@ -160,4 +160,4 @@ def transformed() -> bool:
 
     There tensor values cannot be read, and a second backward is not possible.
     """
-    return torch.compiler.is_compiling() or under_transform()
+    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()

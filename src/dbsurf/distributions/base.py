@@ -241,7 +241,8 @@ class ByLogits(Coordinates):
         return total.to(self.dtype)
 
     def targets(self, combination: Combination, samples: Tensor) -> list[tuple[Tensor, Tensor]]:
-        return [(self.parameter, self.to_parameter(self.gradient(combination, samples)))]
+        gradient = self.gradient(combination, samples)
+        return [(self.parameter, gradient if self.by_logits else self.to_parameter(gradient))]
 
     def to_parameter(self, gradient: Tensor) -> Tensor:
         """Turn a gradient for the logits into one for the parameter that was given.

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from dbsurf import checks
 from dbsurf.distributions import Combination
 from dbsurf.gradient.declaration import ANY, Accepts, GradF, Variant
-from dbsurf.gradient.function import Evaluator, Function
+from dbsurf.gradient.function import Evaluator, Function, autocast_now, full_precision
 from dbsurf.gradient.pipeline import Call, Draw, Drawn, Law, open_law
 from dbsurf.samplers.base import Sampler
 
@@ -126,7 +126,8 @@ class Estimator(nn.Module, ABC, Generic[Law]):
     def probe(self, draw: Draw[Law], f: Evaluator) -> Any:
         """Evaluate f at further points that depend on the draw, before its values are known.
 
-        The result replaces ``draw.hidden``. Not called for samples that the caller gave.
+        The result replaces ``draw.hidden``. Called only where `draw_samples` has kept something, so
+        not for samples that the caller gave.
         """
         return draw.hidden
 
@@ -195,10 +196,13 @@ class Estimator(nn.Module, ABC, Generic[Law]):
         Returns:
             The mean of f over the samples, ``(*batch,)``; with ``has_aux`` a pair of it and aux.
         """
-        law = open_law(self, dist, generator)
-        evaluate = Evaluator(f, law.batch_shape, self.validate, fold, chunk, has_aux, inputs)
-        call = Call(self, law, evaluate, context, baseline)
-        value = call.attached(call.begin(generator))
+        autocast = autocast_now()
+        with full_precision(autocast):
+            law = open_law(self, dist, generator)
+            shape, validate = law.batch_shape, self.validate
+            evaluate = Evaluator(f, shape, validate, fold, chunk, has_aux, inputs, autocast)
+            call = Call(self, law, evaluate, context, baseline)
+            value = call.attached(call.begin(generator))
         return (value, evaluate.aux) if has_aux else value
 
     def estimate(
@@ -229,10 +233,12 @@ class Estimator(nn.Module, ABC, Generic[Law]):
             has_aux: as in `forward`; aux is in the result.
             samples: use these samples, ``(n, *batch, *event)``, instead of drawing new ones.
         """
-        law = open_law(self, dist, generator)
-        evaluate = Evaluator(f, law.batch_shape, self.validate, fold, chunk, has_aux, inputs)
-        call = Call(self, law, evaluate, context, baseline)
-        with torch.no_grad():
+        autocast = autocast_now()
+        with full_precision(autocast), torch.no_grad():
+            law = open_law(self, dist, generator)
+            shape, validate = law.batch_shape, self.validate
+            evaluate = Evaluator(f, shape, validate, fold, chunk, has_aux, inputs, autocast)
+            call = Call(self, law, evaluate, context, baseline)
             draw = call.begin(generator, samples)
             f_values, grad_f = call.evaluated(draw)
             draw, combination = call.concluded(draw, f_values.detach(), grad_f)
@@ -283,9 +289,10 @@ class Estimator(nn.Module, ABC, Generic[Law]):
             >>> E.loss(x, reward, q).backward()
         """
         self._check_splits()
-        law = open_law(self, dist, None)
-        call = Call(self, law, Evaluator(_no_f, law.batch_shape, self.validate), context, baseline)
-        return call.attached_to_given(samples, f_values)
+        with full_precision(autocast_now()):
+            law = open_law(self, dist, None)
+            none = Evaluator(_no_f, law.batch_shape, self.validate)
+            return Call(self, law, none, context, baseline).attached_to_given(samples, f_values)
 
     def _check_splits(self) -> None:
         if self.needs_call:

@@ -6,8 +6,8 @@ data beside the samples, results as numpy arrays or plain numbers, auxiliary res
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -40,6 +40,7 @@ class Evaluator:
         has_aux: f returns ``(values, aux)``; aux is returned to the caller.
         inputs: tensors ``(*batch, ...)`` that f gets beside the samples, in the same layout: one
             tensor or a tuple as positional arguments, a dict as keyword arguments.
+        autocast: devices and dtypes for which f's caller has turned autocast on.
         aux: the aux of the last call: one object, or a list with one for each chunk.
     """
 
@@ -50,6 +51,7 @@ class Evaluator:
     chunk: int | None = None
     has_aux: bool = False
     inputs: Any = None
+    autocast: Sequence[tuple[str, torch.dtype]] = ()
     aux: Any = None
 
     def __post_init__(self) -> None:
@@ -57,20 +59,11 @@ class Evaluator:
             raise ValueError(f"f must be a function of the samples, got {type(self.f).__name__}")
         if self.chunk is not None:
             checks.sample_count(self.chunk, owner="a chunk of samples")
-        for name in ("fold", "has_aux"):
-            checks.flag(getattr(self, name), name)
-        if self.inputs is None:
-            self.inputs = ()
-        elif isinstance(self.inputs, Tensor):
-            self.inputs = (self.inputs,)
-        dims = len(self.batch_shape)
-        for tensor in tensors_in(self.inputs, "inputs"):
-            if tensor.shape[:dims] != self.batch_shape:
-                raise ValueError(
-                    f"inputs must have the batch shape {tuple(self.batch_shape)} first, "
-                    f"got {tuple(tensor.shape)}"
-                )
-        self._autocast = _autocast_now()
+        if not (isinstance(self.fold, bool) and isinstance(self.has_aux, bool)):
+            checks.flag(self.fold, "fold")
+            checks.flag(self.has_aux, "has_aux")
+        if self.inputs is not None:
+            self._check_inputs()
 
     def __call__(self, samples: Any) -> Tensor:
         """The values of f, ``(n, *batch)``, with their graph."""
@@ -88,6 +81,17 @@ class Evaluator:
             )
         self.aux = [aux for _, aux in answers] if self.has_aux else None
         return torch.cat([values for values, _ in answers])
+
+    def _check_inputs(self) -> None:
+        if isinstance(self.inputs, Tensor):
+            self.inputs = (self.inputs,)
+        dims = len(self.batch_shape)
+        for tensor in tensors_in(self.inputs, "inputs"):
+            if tensor.shape[:dims] != self.batch_shape:
+                raise ValueError(
+                    f"inputs must have the batch shape {tuple(self.batch_shape)} first, "
+                    f"got {tuple(tensor.shape)}"
+                )
 
     @property
     def aux_has_graph(self) -> bool:
@@ -120,22 +124,20 @@ class Evaluator:
 
     def _ask(self, samples: Any) -> tuple[Tensor, Any]:
         """Values and aux for some of the samples."""
-        tensors = tensors_in(samples)
-        count = tensors[0].shape[0]
-        shape = wanted = torch.Size((count, *self.batch_shape))
+        tensors = [samples] if isinstance(samples, Tensor) else tensors_in(samples)
+        shape = wanted = torch.Size((tensors[0].shape[0], *self.batch_shape))
         given = samples
-        beside = each(lambda x: x.expand(count, *x.shape), self.inputs)
         if self.fold:
             given, wanted = each(self._flatten, samples), torch.Size((shape.numel(),))
-            beside = each(self._flatten, beside)
         look = self.validate and not checks.transformed()
         counted = tensors if look and not tensors[0].is_inference() else []
         with torch.no_grad():
             before = list(map(Tensor.sum, tensors)) if look else []
             changes = list(map(CHANGES, counted))
-        with _autocast(self._autocast):
-            answer = self.f(given, **beside) if isinstance(beside, dict) else self.f(given, *beside)
-        aux = None
+        if self.inputs is None and not self.autocast:
+            answer, aux = self.f(given), None
+        else:
+            answer, aux = self._call(given, shape[0]), None
         with torch.no_grad():
             after = list(map(Tensor.sum, tensors)) if look else []
         # (torch's version counter misses x.data.sub_(1), the sum misses a permutation.)
@@ -150,6 +152,20 @@ class Evaluator:
         if not isinstance(answer, Tensor):
             answer = _as_tensor(answer, wanted, tensors[0])
         return function_values(answer, wanted, finite=look).reshape(shape), aux
+
+    def _call(self, samples: Any, count: int) -> Any:
+        """f with the data beside the samples, and with the caller's autocast."""
+        with ExitStack() as stack:
+            for device, dtype in self.autocast:
+                stack.enter_context(torch.autocast(device, dtype))
+            if self.inputs is None:
+                return self.f(samples)
+            inputs = each(lambda x: x.expand(count, *x.shape), self.inputs)
+            if self.fold:
+                inputs = each(self._flatten, inputs)
+            if isinstance(inputs, dict):
+                return self.f(samples, **inputs)
+            return self.f(samples, *inputs)
 
     def _flatten(self, samples: Tensor) -> Tensor:
         return samples.flatten(0, len(self.batch_shape))
@@ -243,7 +259,7 @@ def _without_graph(aux: Any) -> bool:
 AUTOCAST = ("cpu", "cuda")  # devices whose autocast is looked at
 
 
-def _autocast_now() -> list[tuple[str, torch.dtype]]:
+def autocast_now() -> list[tuple[str, torch.dtype]]:
     """The devices whose autocast is on, with its dtype."""
     return [
         (device, torch.get_autocast_dtype(device))
@@ -252,19 +268,11 @@ def _autocast_now() -> list[tuple[str, torch.dtype]]:
     ]
 
 
-@contextmanager
-def _autocast(settings: list[tuple[str, torch.dtype]]) -> Iterator[None]:
-    """Turn autocast on as it was when an estimator was called."""
-    with ExitStack() as stack:
-        for device, dtype in settings:
-            stack.enter_context(torch.autocast(device, dtype))
-        yield
-
-
-@contextmanager
-def full_precision() -> Iterator[None]:
+def full_precision(
+    autocast: Sequence[tuple[str, torch.dtype]],
+) -> AbstractContextManager[object]:
     """Turn autocast off: sums over samples and control variates need all digits."""
-    with ExitStack() as stack:
-        for device, _ in _autocast_now():
-            stack.enter_context(torch.autocast(device, enabled=False))
-        yield
+    stack = ExitStack()
+    for device, _ in autocast:
+        stack.enter_context(torch.autocast(device, enabled=False))
+    return stack

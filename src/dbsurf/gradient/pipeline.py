@@ -23,10 +23,11 @@ from dbsurf import checks
 from dbsurf.distributions import ByLogits, Combination, Coordinates, coordinates
 from dbsurf.gradient.attach import attach
 from dbsurf.gradient.collect import collect
-from dbsurf.gradient.declaration import GradF
+from dbsurf.gradient.declaration import ANY, GradF
 from dbsurf.gradient.function import (
     Evaluator,
     as_function_values,
+    autocast_now,
     each,
     full_precision,
 )
@@ -95,7 +96,8 @@ def open_law(estimator: Estimator[Law], dist: Any, generator: torch.Generator | 
         raise ValueError(
             f"dist must be a torch distribution for an estimator, got {type(dist).__name__}"
         )
-    estimator.accepts.check(law, type(estimator).__name__)
+    if estimator.accepts is not ANY:
+        estimator.accepts.check(law, type(estimator).__name__)
     if generator is not None:
         checks.generator_device(generator, law.device)
     if estimator.validate:
@@ -113,32 +115,28 @@ class Call(Generic[Law]):
     context: Tensor | None
     baseline: Tensor | float | None
 
-    # --- draw, prepare, probe -------------------------------------------------------------------
+    def __post_init__(self) -> None:
+        estimator = self.estimator
+        # What the gradient of f at the samples is used for in this call, and whether the estimate
+        # cannot do without it.
+        learn = GradF.LEARN if estimator.training else GradF.NONE
+        self.wants_grad_f = estimator.grad_f & (GradF.SAMPLES | learn)
+        self.required = bool(estimator.grad_f & GradF.SAMPLES)
 
     def begin(self, generator: torch.Generator | None, samples: Any = None) -> Draw[Law]:
-        """Everything before f is evaluated at the samples."""
+        """Draw, prepare and probe: everything before f is evaluated at the samples."""
         estimator, law = self.estimator, self.law
-        with torch.no_grad(), full_precision():
-            given = samples is not None
-            if given:
+        with torch.no_grad():
+            if samples is None:
+                drawn = estimator.draw_samples(law, generator)
+            else:
                 check_samples(estimator, law, samples)
-            drawn = Drawn(samples) if given else estimator.draw_samples(law, generator)
+                drawn = Drawn(samples)
             prepared = estimator.prepare(law, self.context, self.f)
             draw = Draw(law, *drawn, self.context, prepared, NOT_YET, NOT_YET)
-            return draw if given else replace(draw, hidden=estimator.probe(draw, self.f))
-
-    # --- f --------------------------------------------------------------------------------------
-
-    @property
-    def wants_grad_f(self) -> GradF:
-        """What the gradient of f at the samples is used for in this call."""
-        learn = GradF.LEARN if self.estimator.training else GradF.NONE
-        return self.estimator.grad_f & (GradF.SAMPLES | learn)
-
-    @property
-    def required(self) -> bool:
-        """Whether the estimate cannot do without the gradient of f at the samples."""
-        return bool(self.estimator.grad_f & GradF.SAMPLES)
+            if draw.hidden is not None:
+                draw = replace(draw, hidden=estimator.probe(draw, self.f))
+        return draw
 
     def evaluated(self, draw: Draw[Law]) -> tuple[Tensor, Tensor | None]:
         """f at the samples, and its gradient there where it is used."""
@@ -148,11 +146,18 @@ class Call(Generic[Law]):
 
     def attached(self, draw: Draw[Law]) -> Tensor:
         """The value of E[f], whose backward is the estimate."""
+        if not self.wants_grad_f:
+            return self.attach(draw, self.f(draw.samples), None)
         # Without a backward pass to wait for, the gradient of f is computed at once.
-        waits = self.wants_grad_f and torch.is_grad_enabled() and not checks.transformed()
+        waits = torch.is_grad_enabled() and not checks.transformed()
         if waits and isinstance(self.law, ByLogits):
             return self._attached_later(draw, self.law)
-        return self._attach(draw, *self.evaluated(draw))
+        return self.attach(draw, *self.evaluated(draw))
+
+    def attach(self, draw: Draw[Law], f_values: Tensor, grad_f: Tensor | None) -> Tensor:
+        """The same for f-values that are known, and their gradient at the samples."""
+        draw, combination = self.concluded(draw, f_values, grad_f)
+        return self._send(self.estimator.average(f_values, draw), combination, draw)
 
     def attached_to_given(self, samples: Any, f_values: Any) -> Tensor:
         """The same for samples and f-values that the caller has."""
@@ -164,18 +169,25 @@ class Call(Generic[Law]):
         if self.wants_grad_f:
             grad_f = self.f.gradient(f_values, samples, required=self.required)
         draw = replace(draw, samples=each(Tensor.detach, samples))
-        return self._attach(draw, f_values, grad_f)
-
-    # --- combine, learn -------------------------------------------------------------------------
+        return self.attach(draw, f_values, grad_f)
 
     def concluded(
         self, draw: Draw[Law], f_values: Tensor, grad_f: Tensor | None
     ) -> tuple[Draw[Law], Combination]:
         """The complete draw and the estimate; the state has learned from them."""
-        draw = self._complete(draw, f_values, grad_f)
-        combination = self._combined(draw)
-        self._learn(draw, combination)
+        with torch.no_grad():
+            draw = self._complete(draw, f_values, grad_f)
+            combination = self.estimator.combine(draw)
+        if self.estimator.learns:
+            self.learn(draw, combination)
         return draw, combination
+
+    def learn(self, draw: Draw[Law], combination: Combination) -> None:
+        """Update the state, in training mode."""
+        # A transform of torch.func must not leave its tensors in the state.
+        if self.estimator.training and not checks.under_transform():
+            with torch.no_grad():
+                self.estimator.learn(draw, combination)
 
     def _complete(self, draw: Draw[Law], f_values: Tensor, grad_f: Tensor | None) -> Draw[Law]:
         """The draw with the f-values: detached, at least float32, minus the caller's baseline."""
@@ -184,30 +196,15 @@ class Call(Generic[Law]):
             f_values = f_values.float()
         if self.baseline is not None:
             f_values = f_values - checks.baseline(self.baseline, f_values)
-        return replace(draw, f_values=f_values, grad_f=self._usable(draw, grad_f))
+        if grad_f is None:
+            grad_f = self.without_grad_f(draw) if self.required else NOT_YET
+        return replace(draw, f_values=f_values, grad_f=grad_f)
 
-    def _usable(self, draw: Draw[Law], grad_f: Tensor | None) -> Tensor:
-        """The gradient of f; zeros where f has none and the estimate is right without."""
-        if grad_f is not None or not self.required:
-            return NOT_YET if grad_f is None else grad_f
+    def without_grad_f(self, draw: Draw[Law]) -> Tensor:
+        """Zeros, where f has no gradient and the estimate is right without; else an error."""
         if not self.estimator.unbiased:
             raise no_gradient(self.estimator)
         return torch.zeros_like(draw.samples)
-
-    def _combined(self, draw: Draw[Law]) -> Combination:
-        with torch.no_grad(), full_precision():
-            return self.estimator.combine(draw)
-
-    def _learn(self, draw: Draw[Law], combination: Combination) -> None:
-        # A transform of torch.func must not leave its tensors in the state.
-        estimator = self.estimator
-        if estimator.learns and estimator.training and not checks.under_transform():
-            with torch.no_grad(), full_precision():
-                estimator.learn(draw, combination)
-
-    def _attach(self, draw: Draw[Law], f_values: Tensor, grad_f: Tensor | None) -> Tensor:
-        draw, combination = self.concluded(draw, f_values, grad_f)
-        return self._send(self.estimator.average(f_values, draw), combination, draw)
 
     def _send(self, value: Tensor, combination: Combination, draw: Draw[Law]) -> Tensor:
         for parameter, gradient in self.law.targets(combination, draw.samples):
@@ -225,15 +222,15 @@ class Call(Generic[Law]):
             # What reaches the samples in the backward pass is then not the gradient of f alone.
             later.cancelled = True
             grad_f = self.f.gradient(f_values, inputs, required=self.required)
-            return self._attach(draw, f_values, grad_f)
-        if inputs.requires_grad and not f_values.requires_grad and self.required:
-            self._usable(draw, None)  # refuses a biased estimator here, not in the backward pass
+            return self.attach(draw, f_values, grad_f)
+        if self.required and inputs.requires_grad and not f_values.requires_grad:
+            self.without_grad_f(draw)  # a biased estimator refuses here, not in the backward pass
         value = self.estimator.average(f_values, draw) + upstream.to(f_values.dtype)
+        later.draw = self._complete(draw, f_values, NOT_YET)
         if self.required:
-            later.draw = self._complete(draw, f_values, NOT_YET)
             return value
-        later.draw = self._complete(draw, f_values, None)
-        later.combination = self._combined(later.draw)
+        with torch.no_grad():
+            later.combination = self.estimator.combine(later.draw)
         return self._send(value, later.combination, draw)
 
 
@@ -260,15 +257,20 @@ class Later(Generic[Law]):
         """Update the state once; return the estimate, unless it was attached in the forward."""
         if self.cancelled:
             return None
-        call, law = self.call, self.call.law
-        draw = replace(self.draw, grad_f=call._usable(self.draw, grad_f))
-        combination = self.combination or call._combined(draw)
-        if not self.learned:
-            self.learned = True
-            call._learn(draw, combination)
-        if self.combination is not None:
-            return None
-        ((_, gradient),) = law.targets(combination, draw.samples)
+        call, draw, combination = self.call, self.draw, self.combination
+        with full_precision(autocast_now()):
+            if grad_f is None and self.required:
+                grad_f = call.without_grad_f(draw)
+            if grad_f is not None:
+                draw = replace(draw, grad_f=grad_f)
+            if combination is None:
+                combination = call.estimator.combine(draw)
+            if not self.learned and call.estimator.learns:
+                self.learned = True
+                call.learn(draw, combination)
+            if self.combination is not None:
+                return None
+            ((_, gradient),) = call.law.targets(combination, draw.samples)
         return gradient
 
 
