@@ -62,6 +62,20 @@ def coefficient(value: object) -> None:
         raise ValueError(f"coefficient must be a finite number or None, got {value!r}")
 
 
+def whole(value: object, name: str, *, minimum: int = 0) -> int:
+    """Return ``value`` if it is an integer that is large enough."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < minimum:
+        raise ValueError(f"{name} must be an integer >= {minimum}, got {value!r}")
+    return int(value)
+
+
+def shape(value: object, name: str) -> tuple[int, ...]:
+    """Return ``value`` if it is the shape of a tensor."""
+    if not isinstance(value, (tuple, list)):  # a torch.Size is a tuple
+        raise ValueError(f"{name} must be a tuple of integers, got {value!r}")
+    return tuple(whole(size, name) for size in value)
+
+
 def correction(alpha: object) -> None:
     """Check DBSample's correction factor: a number >= 0, a tensor of such, or ``"preserve"``."""
     wanted = 'alpha must be a finite number >= 0, a tensor of such, or "preserve"'

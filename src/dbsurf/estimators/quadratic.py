@@ -11,7 +11,12 @@ from dbsurf import checks
 from dbsurf.distributions import Bits, ByLogits, Combination, OneHot
 from dbsurf.estimators.leave_one_out import loorf_weights
 from dbsurf.estimators.quadratic_form import BitPairs, Coefficients, Network, OneHotPairs
-from dbsurf.gradient.context import check_first_call, check_sizes, features_of
+from dbsurf.gradient.context import (
+    check_declared,
+    check_first_call,
+    check_sizes,
+    features_of,
+)
 from dbsurf.gradient.declaration import CATEGORICAL, RELAXABLE, GradF, Variant
 from dbsurf.gradient.estimator import Estimator
 from dbsurf.gradient.fitting import RunningCovariance, ratio
@@ -156,6 +161,7 @@ class QuadraticCV(Estimator[ByLogits]):
         checks.sample_count(rank, owner="the rank of QuadraticCV")
         checks.positive(lr, "lr")
         checks.choice(uses, "uses", list(USES))
+        check_declared(size, context)
         self.uses, self.rank, self.lr = uses, rank, lr
         self.grad_f = USES[uses]
         self.accepts = CATEGORICAL if uses == "values" else RELAXABLE

@@ -76,7 +76,7 @@ class Reinforce(Estimator[Coordinates]):
         self.baseline = baseline
         self.learns = baseline is not None
         self.decay = decay
-        self.register_buffer("mean", torch.zeros(tuple(batch_shape)))
+        self.register_buffer("mean", torch.zeros(checks.shape(batch_shape, "batch_shape")))
         self.register_buffer("mass", torch.zeros(()))  # decayed number of calls behind the mean
 
     def prepare(self, law: Coordinates, context: Tensor | None, f: Evaluator) -> Tensor | None:

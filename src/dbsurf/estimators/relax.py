@@ -11,7 +11,12 @@ from torch import Tensor, nn
 from dbsurf import checks
 from dbsurf.distributions import ByLogits, Combination
 from dbsurf.estimators.relaxation import noisy_logits_given, squash, through, to_logits
-from dbsurf.gradient.context import check_first_call, check_sizes, features_of
+from dbsurf.gradient.context import (
+    check_declared,
+    check_first_call,
+    check_sizes,
+    features_of,
+)
 from dbsurf.gradient.declaration import RELAXABLE, WITH_LOGITS, GradF, Variant
 from dbsurf.gradient.estimator import Estimator
 from dbsurf.gradient.fitting import Fitted, Moments, RunningRatio
@@ -244,6 +249,7 @@ class RELAX(Relaxing):
     ) -> None:
         super().__init__(n, validate=validate)
         checks.positive(lr, "lr", none=network is not None)
+        check_declared(size, context)
         if network is not None and not isinstance(network, nn.Module):
             raise ValueError(f"network must be a torch module or None, got {network!r}")
         self.lr = lr

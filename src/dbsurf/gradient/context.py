@@ -23,6 +23,15 @@ def features_of(context: Tensor | None, law: Coordinates) -> int:
     return context.shape[-1]
 
 
+def check_declared(size: object, features: object) -> None:
+    """Check the sizes that a state is built for before its first call."""
+    if size is not None:
+        checks.whole(size, "size", minimum=1)
+    checks.whole(features, "context")
+    if features and size is None:
+        raise ValueError("context must go with size=, got a number of features without it")
+
+
 def check_sizes(known: Tensor, size: int, features: int) -> None:
     """Check that a call has the sizes that the state was built for.
 
