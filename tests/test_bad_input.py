@@ -272,7 +272,7 @@ def test_names_and_options():
     for bad in ("gumbel", 3, None):
         with pytest.raises(ValueError, match="name must be one of .*loorf.*got"):
             dbsurf.get(bad, n=4)
-    with pytest.raises(ValueError, match="got 'gumbelsoftmx'; did you mean gumbelsoftmax"):
+    with pytest.raises(ValueError, match="got 'gumbelsoftmx'; did you mean 'gumbelsoftmax'"):
         dbsurf.get("gumbelsoftmx", n=4)
     with pytest.raises(ValueError, match="options of LOORF must be .*validate, got alpha"):
         dbsurf.get("loorf", n=4, alpha=1.0)

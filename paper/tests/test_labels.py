@@ -8,7 +8,6 @@ import pytest
 
 import dbsurf
 from dbsurf_paper import labels
-from dbsurf_paper.experiments.nas import searches  # noqa: F401 (declares its methods)
 from dbsurf_paper.experiments.nas.supernet.methods import METHODS
 from dbsurf_paper.labels import VARIANTS, estimator_name, label, looks, variants
 

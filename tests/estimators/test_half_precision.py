@@ -151,9 +151,11 @@ def test_an_event_without_coordinates():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_very_large_alpha_never_draws_what_cannot_happen(alpha, dtype):
     p = torch.tensor([0.0, 1.0], dtype=dtype).expand(500, 2)
-    bits = dbsurf.sample(Bernoulli(p), 6, alpha=alpha)
+    bits = dbsurf.samplers.DBSample(alpha).sample(Bernoulli(p), 6)
     assert (bits == p).all()
-    index = dbsurf.sample(Categorical(torch.tensor([0.0, 1.0, 0.0], dtype=dtype)), 6, alpha=alpha)
+    index = dbsurf.samplers.DBSample(alpha).sample(
+        Categorical(torch.tensor([0.0, 1.0, 0.0], dtype=dtype)), 6
+    )
     assert (index == 1).all()
     law = laws.count_law(torch.tensor([0.0, 1.0], dtype=dtype), 6, alpha)
     assert law[0, 0] == law[6, 1] == 1

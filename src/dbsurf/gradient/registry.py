@@ -64,7 +64,7 @@ def estimator_class(name: object) -> type[Estimator]:
     found = ESTIMATORS.get(name.lower()) if isinstance(name, str) else None
     if found is None:
         near = difflib.get_close_matches(str(name).lower(), ESTIMATORS, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ValueError(f"name must be one of {', '.join(available())}, got {name!r}{hint}")
     return found
 

@@ -15,6 +15,7 @@ from dbsurf_paper.experiments.league import entrants, measure, problems, study
 from dbsurf_paper.experiments.league.entrants import Entrant
 from dbsurf_paper.experiments.league.options import PRESETS
 from dbsurf_paper.experiments.league.problems import Fixed
+from dbsurf_paper.runs.life import Life
 from oracles import all_samples, independent, least_discrepancy
 from ztests import FAILURE_RATE
 
@@ -139,7 +140,8 @@ def test_a_new_estimator_joins_without_a_word():
     dbsurf.register(Newcomer)
     try:
         assert Entrant("newcomer") in entrants.every()[0]
-        one = study.Study(replace(SMOKE, problem="network"), tiny())
+        options = replace(SMOKE, problem="network")
+        one = study.Study(options, tiny(), Life("league", options))
         assert Entrant("newcomer") in one.entrants
     finally:
         dbsurf.estimators.unregister(Newcomer)
@@ -148,7 +150,7 @@ def test_a_new_estimator_joins_without_a_word():
 @pytest.mark.parametrize("name", ["network", "table", "vae", "categorical-vae"])
 def test_at_every_problem_each_is_measured_or_left_out_for_a_reason(name):
     options = replace(SMOKE, problem=name, images=2)
-    one = study.Study(options, study.PROBLEMS[name](options))
+    one = study.Study(options, study.PROBLEMS[name](options), Life("league", options))
     counted = one.counts()
     for entrant in entrants.every()[0]:
         assert (entrant in counted) != (entrant.label in one.left_out)

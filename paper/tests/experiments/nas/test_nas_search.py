@@ -286,7 +286,7 @@ def test_a_seed_does_not_depend_on_its_neighbours(tmp_path, estimator):
         (["--estimator", "arms", "--n", "4"], "arms: dist must be Bernoulli"),
         (["--estimator", "disarm", "--n", "4"], "disarm: dist must be Bernoulli"),
         (["--estimator", "dbsurf", "--estimator-options", "debias=true"], "must be Bernoulli"),
-        (["--estimator", "dbsurf", "--estimator-options", "beta=1"], "options of dbsurf do not"),
+        (["--estimator", "dbsurf", "--estimator-options", "beta=1"], "options of DBsurf must be"),
         (["--estimator", "random", "--estimator-options", "alpha=1"], "must be empty for random"),
         (["--estimator", "loorf", "--n", "1"], "n must be at least 2|n must be"),
         (["--n", "0"], "n must be"),

@@ -131,11 +131,11 @@ constant = 5
         (["--points", "1"], "--points must be at least 3, got 1"),
         (["--dim", "0"], "--dim must be at least 1, got 0"),
         (
-            ["--function", "broken:good", "--n", "3", "--estimators", "DisARM"],
+            ["--function", "broken:good", "--n", "3", "--estimators", "DisARM(3)"],
             "n must be an even integer >= 2 for DisARM, got 3",
         ),
         (["--function", "broken:good", "--n", "1"], "n must be an integer >= 2 for compare, got 1"),
-        (["--function", "broken:good", "--estimators", "GUM"], "name must be one of reinforce"),
+        (["--function", "broken:good", "--estimators", "GUM"], "name must be one of arm"),
         (["--preset", "huge"], "--preset must be one of smoke, paper for toy, got 'huge'"),
         (["--out", "taken"], "--out taken exists and is not a folder of an earlier toy run"),
         (["--out", "full"], "--out full exists and is not a folder of an earlier toy run"),

@@ -197,7 +197,8 @@ def test_one_dimensional_table_is_enumerated():
 def test_the_figure_of_a_comparison_draws_every_estimator(tmp_path, monkeypatch):
     generator = torch.Generator().manual_seed(0)
     f = problem.interacting(TARGET)
-    data = pd.concat(tables.comparison(f, 4, n, 10, generator, lambda share: None) for n in (2, 3))
+    found = [tables.comparison(f, 4, n, 10, generator, lambda share: None) for n in (2, 3)]
+    data = pd.concat(found, ignore_index=True)
     names = set(data.estimator)
     assert {"LOORF", "DBsurf", "DBsurf debiased", "ARMS-D", "DoubleCV"} <= names
     shown = []

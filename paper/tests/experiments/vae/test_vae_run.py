@@ -250,7 +250,7 @@ def test_full_disk_while_saving_ends_in_one_line_and_loses_nothing(
         (["--dataset", "fashion-mnist"], "`dbsurf data fetch fashion-mnist`"),
         (["--estimator", "dbsrf"], "name must be one of"),
         (["--estimator", "disarm", "--n", "3"], "n must be an even integer"),
-        (["--estimator-options", "alpah=1"], "options of dbsurf do not fit"),
+        (["--estimator-options", "alpah=1"], "options of DBsurf must be"),
         (["--estimator-options", "alpha"], "estimator_options must be NAME=VALUE"),
         (["--estimator-options", "alpha=-1"], "alpha must be a finite number"),
         (["--batch", "101"], "batch must lie between 1 and 100"),

@@ -10,8 +10,23 @@ import torch
 from torch.distributions import Categorical
 
 import dbsurf
-from dbsurf_paper.labels import file_name
+from dbsurf_paper.labels import Variant, add_variants, file_name
 from dbsurf_paper.runs.options import Execution, check_counts, check_memory, check_rates
+
+add_variants(
+    Variant("evolution", (), "evolution", "#44AA99", "-"),
+    Variant("random", (), "random search", "#8A8A00", ":"),
+    # Searches in a supernet that are no estimators of expectations over cells.
+    Variant("uniform", (), "uniform sampling", "#616161", "--"),
+    Variant("darts", (), "DARTS", "#1F4E9C", "-"),
+    Variant("pc-darts", (), "PC-DARTS", "#2E86C1", "--"),
+    Variant("snas", (), "SNAS", "#B7410E", "-"),
+    Variant("drnas", (), "DrNAS", "#7D3C98", "-"),
+    Variant("gdas", (), "GDAS", "#1E8449", "-"),
+    Variant("dsnas", (), "DSNAS", "#D4AC0D", "-."),
+    Variant("few-shot", (), "Few-Shot", "#C2185B", "--"),
+    Variant("few-shot-gm", (), "Few-Shot-GM", "#5C2CD4", "-."),
+)
 
 TableDataset = Literal["cifar10", "cifar100", "imagenet16-120", "synthetic"]
 #: Searches by table that share a stream of random numbers. They are always run together, whether

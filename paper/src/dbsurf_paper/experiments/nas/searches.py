@@ -11,24 +11,9 @@ from dbsurf_paper.experiments.nas.landscape import DATASETS, SYNTHETIC
 from dbsurf_paper.experiments.nas.options import TABLE_PRESETS, TableOptions
 from dbsurf_paper.experiments.nas.supernet.methods import METHODS
 from dbsurf_paper.experiments.nas.supernet.options import SUPERNET_PRESETS, Name, SupernetOptions
-from dbsurf_paper.labels import Variant, add_variants, dataset_name, estimator_name, label
+from dbsurf_paper.labels import dataset_name, estimator_name, label
 from dbsurf_paper.report.collect import FINISHED, Run
 from dbsurf_paper.report.numbers import Mean
-
-add_variants(
-    Variant("evolution", (), "evolution", "#44AA99", "-"),
-    Variant("random", (), "random search", "#8A8A00", ":"),
-    # Searches in a supernet that are no estimators of expectations over cells.
-    Variant("uniform", (), "uniform sampling", "#616161", "--"),
-    Variant("darts", (), "DARTS", "#1F4E9C", "-"),
-    Variant("pc-darts", (), "PC-DARTS", "#2E86C1", "--"),
-    Variant("snas", (), "SNAS", "#B7410E", "-"),
-    Variant("drnas", (), "DrNAS", "#7D3C98", "-"),
-    Variant("gdas", (), "GDAS", "#1E8449", "-"),
-    Variant("dsnas", (), "DSNAS", "#D4AC0D", "-."),
-    Variant("few-shot", (), "Few-Shot", "#C2185B", "--"),
-    Variant("few-shot-gm", (), "Few-Shot-GM", "#5C2CD4", "-."),
-)
 
 # What the paper reports in table 2: test accuracy of the found cells, four seeds.
 # Parameterisation, method, then mean and standard error on every data set.
