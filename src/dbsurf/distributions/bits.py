@@ -50,8 +50,8 @@ class Bits(ByLogits):
         return sampler.binary(self.probs, n, generator).to(self.dtype)
 
     def debias_factor(self, sampler: Draws, n: int) -> Tensor:
-        # Of the probabilities that are drawn, to the bit: the law of a sampler may jump where n p is
-        # an integer, and a more accurate 1 - p could be on the other side.
+        # Of the very probabilities that are drawn: the law of a sampler may jump where n p is an
+        # integer, and a more accurate 1 - p could be on the other side.
         return sampler.debias_factor(torch.minimum(self.probs, 1 - self.probs), n)
 
     def encode(self, samples: Tensor) -> Tensor:

@@ -23,6 +23,7 @@ from dbsurf import checks
 from dbsurf.distributions import ByLogits, Combination, Coordinates, coordinates
 from dbsurf.gradient.attach import attach
 from dbsurf.gradient.collect import collect
+from dbsurf.gradient.context import check_context
 from dbsurf.gradient.declaration import GradF
 from dbsurf.gradient.function import (
     Evaluator,
@@ -118,6 +119,7 @@ class Call(Generic[Law]):
     def begin(self, generator: torch.Generator | None, samples: Any = None) -> Draw[Law]:
         """Everything before f is evaluated at the samples."""
         estimator, law = self.estimator, self.law
+        check_context(self.context, law, finite=estimator.validate)
         with torch.no_grad(), full_precision():
             given = samples is not None
             if given:
