@@ -11,8 +11,7 @@ from torch import Tensor
 from torch.distributions import Bernoulli, Categorical, Independent
 
 import dbsurf
-from cases import CASES
-from test_state import same
+from cases import CASES, same
 
 f64 = torch.float64
 LEARNING = [case for case in CASES if case.build(2).learns]
