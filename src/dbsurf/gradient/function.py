@@ -115,7 +115,11 @@ class Evaluator:
         """The gradient of computed values with respect to the inputs; None if there is none."""
         if not (values.requires_grad and inputs.requires_grad):
             return None
-        (found,) = torch.autograd.grad(values.sum(), inputs, allow_unused=True, retain_graph=True)
+        # (Autocast is for the forward: a backward under it computes float32 products in half.)
+        with full_precision():
+            (found,) = torch.autograd.grad(
+                values.sum(), inputs, allow_unused=True, retain_graph=True
+            )
         return usable_gradient(found, required=required, validate=self.validate)
 
     def _ask(self, samples: Any) -> tuple[Tensor, Any]:
