@@ -12,6 +12,7 @@ from torch.distributions import Bernoulli, Categorical, Independent
 
 import dbsurf
 from cases import CASES, same
+from dbsurf.gradient.fitting import RunningRatio
 
 f64 = torch.float64
 LEARNING = [case for case in CASES if case.build(2).learns]
@@ -204,3 +205,12 @@ class Scorer(torch.nn.Module):
 
     def forward(self, points: Tensor, context: Tensor | None) -> Tensor:
         return self.layer(points)[..., 0].tanh()
+
+
+def test_two_finite_sums_whose_quotient_is_not():
+    running = RunningRatio(torch.inf, smallest=-torch.inf)
+    small = torch.tensor([1e-2])
+    running.update(small, small)
+    before = float(running())
+    running.update(torch.tensor([1e40], dtype=f64), small)  # 5e35 / 1e-6
+    assert float(running()) == before

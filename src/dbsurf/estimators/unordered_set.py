@@ -140,7 +140,11 @@ def _shares_of(draw: Draw[Coordinates]) -> Shares:
         found: Shares = draw.hidden
         return found
     mass = draw.law.states()[1].detach().double()
-    digits = draw.law.encode(draw.samples)  # (n, *batch, *coordinates of an event)
-    digits = digits.unsqueeze(-1).flatten(mass.ndim)
-    place = draw.law.table().shape[-1] ** torch.arange(digits.shape[-1], device=mass.device)
-    return shares(mass, (digits * place).sum(-1))
+    number, count = torch.zeros((), dtype=torch.long, device=mass.device), 1
+    for part, samples in zip(draw.law.parts, draw.law.unpack(draw.samples), strict=True):
+        digits = part.encode(samples)  # (n, *batch, *coordinates of an event)
+        digits, values = digits.unsqueeze(-1).flatten(mass.ndim), part.table().shape[-1]
+        place = values ** torch.arange(digits.shape[-1], device=mass.device)
+        number = number + count * (digits * place).sum(-1)
+        count *= values ** digits.shape[-1]
+    return shares(mass, number)

@@ -293,7 +293,10 @@ def needs_own_samples(estimator: object) -> ValueError:
 def check_samples(estimator: Estimator, law: Coordinates, samples: Any) -> None:
     """Check that samples given by the caller are what the estimator could have drawn."""
     for part, tensor in zip(law.parts, law.unpack(samples), strict=True):
-        shape = (estimator.n or tensor.shape[0], *part.batch_shape, *part.event_shape)
+        if not isinstance(tensor, Tensor):
+            raise ValueError(f"samples must be tensors, got {type(tensor).__name__}")
+        count = (estimator.n,) if estimator.n else tensor.shape[:1]
+        shape = (*count, *part.batch_shape, *part.event_shape)
         if tensor.shape != shape:
             raise ValueError(
                 f"samples must have shape {shape} (n, *batch, *event), got {tuple(tensor.shape)}"
