@@ -22,11 +22,11 @@ from typing import Any
 
 import pandas as pd
 import torch
+from dbsurf.estimators.base import Draw
 from torch import Tensor
 
 import dbsurf
 from dbsurf.distributions import Combination
-from dbsurf.estimators.base import Draw
 from dbsurf_paper.experiments.league import vaes
 from dbsurf_paper.experiments.league.entrants import REFERENCE
 from dbsurf_paper.experiments.league.options import Options

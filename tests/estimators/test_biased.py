@@ -147,3 +147,15 @@ def test_an_f_without_a_gradient_is_refused(case):
             x = E.draw(law)
             with pytest.raises(ValueError, match=match):
                 E.loss(x, f(x), law).sum().backward()
+
+
+@pytest.mark.parametrize("case", NEEDS, ids=str)
+def test_an_f_without_a_gradient_is_refused_under_transforms(case):
+    def loss(row: Tensor) -> Tensor:
+        law = Independent(Bernoulli(logits=row, validate_args=False), 1)
+        return case.build(4)(lambda x: (x > 0.5).float().sum(-1), law)
+
+    with pytest.raises(ValueError, match="f must be differentiable in x"):
+        torch.func.grad(loss)(torch.zeros(3))
+    with pytest.raises(ValueError, match="f must be differentiable in x"):
+        torch.func.vmap(torch.func.grad(loss), randomness="different")(torch.zeros(2, 3))

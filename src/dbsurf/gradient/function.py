@@ -103,9 +103,17 @@ class Evaluator:
         is required; otherwise it counts as none.
         """
         if checks.transformed():
-            values, pull, *_ = torch.func.vjp(self, samples)
+            found = True
+
+            def tracked(points: Tensor) -> Tensor:
+                nonlocal found
+                answer = self(points)
+                found = answer.requires_grad  # here: whether it depends on the points
+                return answer
+
+            values, pull, *_ = torch.func.vjp(tracked, samples)
             (gradient,) = pull(torch.ones_like(values))
-            return values, gradient.detach()
+            return values, gradient.detach() if found else None
         with torch.inference_mode(False), torch.enable_grad():
             inputs = samples.clone().requires_grad_()
             values = self(inputs)
