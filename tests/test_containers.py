@@ -137,3 +137,32 @@ def test_parts_of_different_batches():
     parts = (Bernoulli(logits=torch.zeros(3)), Categorical(logits=torch.zeros(2, 3)))
     with pytest.raises(ValueError, match="one batch shape"):
         dbsurf.LOORF(4)(lambda x: x[0], parts)
+
+
+# --- samples of estimators that take states -------------------------------------------------------
+
+
+def test_samples_of_the_unordered_set_are_different_states():
+    """Also where there are fewer states than n: then all are drawn, and the estimate is exact."""
+    law = Categorical(logits=torch.tensor([0.3, -1.0, 2.0], requires_grad=True))
+    E = dbsurf.UnorderedSet(8)
+    x = E.draw(law)
+    assert sorted(x.tolist()) == [0, 1, 2]
+    found = E.estimate(lambda x: x.square().float(), law, samples=x).grad
+    torch.testing.assert_close(found, dbsurf.exact(lambda x: x.square().float(), law).grad)
+    E.loss(x, x.square().float(), law).backward()
+    for bad in (x[:2], torch.tensor([0, 0, 1])):
+        with pytest.raises(ValueError, match="samples must"):
+            E.loss(bad, bad.float(), law)
+
+
+def test_samples_of_exact_are_all_states_in_their_order():
+    law = Categorical(logits=torch.tensor([0.3, -1.0, 2.0]))
+    E = dbsurf.Exact()
+    x = E.draw(law)
+    expected = E.estimate(lambda x: x.square().float(), law)
+    found = E.estimate(lambda x: x.square().float(), law, samples=x)
+    assert torch.equal(found.grad, expected.grad)
+    for bad in (x.flip(0), x[:2], torch.tensor([0, 1, 1])):
+        with pytest.raises(ValueError, match="samples must"):
+            E.loss(bad, bad.float(), law)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from dbsurf import checks
 from dbsurf.distributions import Combination, Coordinates
 from dbsurf.gradient.declaration import Variant, finite
 from dbsurf.gradient.estimator import Estimator
@@ -82,6 +83,9 @@ class UnorderedSet(Estimator[Coordinates]):
         if n > LARGEST:
             raise ValueError(f"n must be at most {LARGEST} for UnorderedSet, got {n}")
 
+    def count(self, law: Coordinates) -> int:
+        return int(min(self.n, law.state_count()))
+
     def draw_samples(self, law: Coordinates, generator: torch.Generator | None) -> Drawn:
         """The states of the set, in the order in which they were drawn, and their weights."""
         states, mass = law.states()
@@ -147,4 +151,7 @@ def _shares_of(draw: Draw[Coordinates]) -> Shares:
         place = values ** torch.arange(digits.shape[-1], device=mass.device)
         number = number + count * (digits * place).sum(-1)
         count *= values ** digits.shape[-1]
+    ordered = number.sort(0).values
+    if not checks.transformed() and bool((ordered[1:] == ordered[:-1]).any()):
+        raise ValueError("samples must be different states for UnorderedSet, got one twice")
     return shares(mass, number)

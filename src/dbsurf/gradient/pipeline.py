@@ -295,8 +295,7 @@ def check_samples(estimator: Estimator, law: Coordinates, samples: Any) -> None:
     for part, tensor in zip(law.parts, law.unpack(samples), strict=True):
         if not isinstance(tensor, Tensor):
             raise ValueError(f"samples must be tensors, got {type(tensor).__name__}")
-        count = (estimator.n,) if estimator.n else tensor.shape[:1]
-        shape = (*count, *part.batch_shape, *part.event_shape)
+        shape = (estimator.count(law), *part.batch_shape, *part.event_shape)
         if tensor.shape != shape:
             raise ValueError(
                 f"samples must have shape {shape} (n, *batch, *event), got {tuple(tensor.shape)}"
