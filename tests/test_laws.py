@@ -279,9 +279,10 @@ def test_disagreement_of_many_samples_in_float32(n):
             assert value == pytest.approx(float(2 * (rare - both)), rel=3e-6)
 
 
-def test_uniforms_of_many_samples_are_uniform_in_float32():
-    """1 - d near 1 has too few digits for its 99,999th power: the mean was off by .4 %."""
-    uniforms = DirichletCopula().uniforms(torch.zeros(4), 100_000, torch.Generator().manual_seed(0))
+def test_uniforms_of_many_samples_keep_their_digits_in_float32():
+    """1 - d has about a thousand values in float32; its 99,999th power would have no more."""
+    uniforms = DirichletCopula().uniforms(torch.zeros(1), 100_000, torch.Generator().manual_seed(0))
+    assert len(uniforms.unique()) > 90_000
     for power in (1, 2, 3):
         mean = uniforms.double().pow(power).mean().item()
-        assert mean == pytest.approx(1 / (power + 1), abs=5 * 0.3 / 400_000**0.5)
+        assert mean == pytest.approx(1 / (power + 1), abs=5 * 0.3 / 100_000**0.5)

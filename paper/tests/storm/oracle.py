@@ -30,6 +30,7 @@ from storm.results import Result
 
 LIMIT = 120.0
 COPIES = 16_384  # of a problem, in one batch
+LARGE = ("RODEO", "UnorderedSet")
 #: How often a trial fails although nothing is wrong: of 20,000 trials one, in 50,000 storms.
 FAILURE_RATE = 1e-9
 
@@ -111,6 +112,10 @@ class Problem:
     def copies(self, count: int = COPIES, dtype: torch.dtype = torch.float64) -> Tensor:
         return self.logits.to(dtype).expand(count, *self.logits.shape).clone().requires_grad_()
 
+    def batch(self, E: dbsurf.Estimator, dtype: torch.dtype = torch.float64) -> Tensor:
+        """Copies for a trial; fewer for what needs much memory."""
+        return self.copies(COPIES // 8 if type(E).__name__ in LARGE else COPIES, dtype)
+
 
 # --- estimators -----------------------------------------------------------------------------------
 
@@ -138,7 +143,8 @@ def backward(problem: Problem, E: dbsurf.Estimator, logits: Tensor) -> Tensor:
 
 
 def plain(problem: Problem, draw: random.Random) -> tuple[dbsurf.Estimator, Tensor]:
-    E, logits = estimator(draw), problem.copies()
+    E = estimator(draw)
+    logits = problem.batch(E)
     law = problem.law(logits)
     way = draw.choice(["backward", "estimate", "loss"])
     if way == "backward" or (way == "loss" and E.needs_call):
@@ -153,7 +159,8 @@ def plain(problem: Problem, draw: random.Random) -> tuple[dbsurf.Estimator, Tens
 
 
 def aux(problem: Problem, draw: random.Random) -> tuple[dbsurf.Estimator, Tensor]:
-    E, logits = estimator(draw), problem.copies()
+    E = estimator(draw)
+    logits = problem.batch(E)
 
     def f(x: Any) -> tuple[Tensor, Any]:
         z = problem.vectors(x)
@@ -169,7 +176,8 @@ def aux(problem: Problem, draw: random.Random) -> tuple[dbsurf.Estimator, Tensor
 
 
 def autocast(problem: Problem, draw: random.Random) -> tuple[dbsurf.Estimator, Tensor]:
-    E, logits = estimator(draw), problem.copies(dtype=torch.float32)
+    E = estimator(draw)
+    logits = problem.batch(E, torch.float32)
     with torch.autocast("cpu", torch.bfloat16):
         backward(problem, E, logits)
         loss = E(problem.f, problem.law(logits)).sum()
@@ -180,11 +188,14 @@ def reduced(problem: Problem, draw: random.Random) -> tuple[dbsurf.Estimator, Te
     """dtype, batch and reduction; half precision has the odds that it can represent."""
     dtype = draw.choice([torch.float32, torch.float64, torch.bfloat16, torch.float16])
     problem.logits = problem.logits.to(dtype).double()
-    E, logits = estimator(draw), problem.copies(dtype=dtype)
+    E = estimator(draw)
+    logits = problem.batch(E, dtype)
     value = E(problem.f, problem.law(logits))
-    weight = draw.choice([1.0, 1 / COPIES, -3.0])
-    loss = value.mean() if weight == 1 / COPIES else (weight * value).sum()
-    return E, torch.autograd.grad(loss, logits)[0].double() / weight
+    count = value.shape[0]
+    weight = draw.choice([1.0, 1 / count, -3.0])
+    loss = value.mean() if weight == 1 / count else (weight * value).sum()
+    found = torch.autograd.grad(loss, logits)[0]
+    return E, (found.double() / weight).to(found.dtype)
 
 
 def bad_value(problem: Problem, draw: random.Random) -> tuple[dbsurf.Estimator, Tensor]:
@@ -199,13 +210,14 @@ def bad_value(problem: Problem, draw: random.Random) -> tuple[dbsurf.Estimator, 
         E.estimate(problem.f, few)
     if any(not bool(torch.isfinite(t).all()) for t in E.state_dict().values()):
         raise AssertionError("a state that is not finite")
-    return E, backward(problem, E, problem.copies())
+    return E, backward(problem, E, problem.batch(E))
 
 
 def threads(problem: Problem, draw: random.Random) -> tuple[dbsurf.Estimator, Tensor]:
     E, count = estimator(draw), 4
     with ThreadPoolExecutor(count) as pool:
-        work = [problem.copies(COPIES // count) for _ in range(count)]
+        work = list(problem.batch(E).detach().chunk(count))
+        work = [one.clone().requires_grad_() for one in work]
         return E, torch.cat(list(pool.map(lambda one: backward(problem, E, one), work)))
 
 
@@ -217,12 +229,13 @@ def many(problem: Problem, draw: random.Random) -> tuple[dbsurf.Estimator, Tenso
     slow |= isinstance(E, dbsurf.LeaveOneOut) and isinstance(E.sampler, samplers.DBSample)
     if slow and E.n > 16:
         raise ValueError("too slow for a trial")
-    return E, backward(problem, E, problem.copies(max(64, COPIES // max(1, E.n)), torch.float32))
+    return E, backward(problem, E, problem.copies(max(64, COPIES // max(8, E.n)), torch.float32))
 
 
 def compiled(problem: Problem, draw: random.Random) -> tuple[dbsurf.Estimator, Tensor]:
     torch._dynamo.reset()
-    E, logits = estimator(draw), problem.copies()
+    E = estimator(draw)
+    logits = problem.batch(E)
     E.estimate(problem.f, problem.law(problem.copies(8)))  # makes the state, if there is one
     loss = torch.compile(lambda one: E(problem.f, problem.law(one)).sum(), backend="eager")
     return E, torch.autograd.grad(loss(logits), logits)[0]
