@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 import dbsurf
 import oracles
@@ -160,3 +162,14 @@ SAMPLERS = [
     DirichletCopula(),
     GaussianCopula(),
 ]
+
+
+def same(one: Any, two: Any) -> bool:
+    """Whether two states are equal, bit for bit, whatever they are nested in."""
+    if isinstance(one, Tensor):
+        return torch.equal(one, two)
+    if isinstance(one, dict):
+        return one.keys() == two.keys() and all(same(one[k], two[k]) for k in one)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(two) and all(map(same, one, two))
+    return one == two

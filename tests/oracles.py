@@ -140,8 +140,9 @@ def residual(probs: list[float], n: int, independent: float) -> np.ndarray:
     """
     m, target = len(probs), n * np.array(probs)
     copies = np.floor(target)
-    while copies.sum() > n - 2:
-        copies[copies.argmax()] -= 1
+    while copies.sum() > n - 2:  # of those with the most copies, the likeliest gives one back
+        most = max(range(m), key=lambda c: (copies[c], probs[c]))
+        copies[most] -= 1
     count = round(n - copies.sum())
     rest = (target - copies) / count
     edges = np.concatenate([[0], rest.cumsum()])

@@ -315,3 +315,48 @@ def test_finite_law_checks_its_points():
     for bad in ([1.0, 1.0], [0.0, math.inf]):
         with pytest.raises(ValueError, match="points must be finite and distinct"):
             dbsurf.Finite(torch.tensor(bad), torch.ones(2))
+
+
+# --- context, and what f returns ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_context_that_is_no_features_of_the_batch(case):
+    """Refused by all, also by those that have no use for it."""
+    bad = [
+        [1, 2],
+        3.0,
+        "x",
+        torch.zeros(5, 2),
+        torch.zeros(2),
+        torch.zeros(()),
+        torch.zeros(2, 1, 1),
+    ]
+    bad += [torch.zeros(2, 2, dtype=torch.int64), torch.zeros(2, 2, dtype=torch.complex64)]
+    for context in bad:
+        with pytest.raises(ValueError, match=r"context must be a floating-point tensor \(2,\)"):
+            case.build(4)(lambda x: (x - 0.4).square().sum(-1), HALF, context=context)
+        with pytest.raises(ValueError, match=r"context must be a floating-point tensor \(2,\)"):
+            case.build(4).estimate(lambda x: (x - 0.4).square().sum(-1), HALF, context=context)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_f_that_returns_lists_of_tensors(case):
+    weight = torch.ones((), requires_grad=True)
+
+    def rows(x: Tensor) -> list[Tensor]:
+        return [weight * row.square().sum(-1) for row in x]
+
+    def numbers(x: Tensor) -> list[list[Tensor]]:
+        return [list(row) for row in rows(x)]
+
+    for bad in (rows, numbers, lambda x: tuple(rows(x)), lambda x: {"f": rows(x)}):
+        with pytest.raises(ValueError, match=r"f must return one tensor of shape .*, got"):
+            case.build(4)(bad, HALF)
+
+
+@pytest.mark.parametrize("name", ["localexpectation", "indecater"])
+def test_local_expectations_need_a_coordinate(name):
+    empty = Independent(Bernoulli(logits=torch.zeros(2, 0)), 1)
+    with pytest.raises(ValueError, match="dist must have at least one coordinate for .*, got none"):
+        dbsurf.get(name, 4).estimate(f, empty)

@@ -12,6 +12,7 @@ from scipy import special, stats
 
 import oracles
 from dbsurf import laws
+from dbsurf.samplers import DirichletCopula
 
 PROBS = torch.tensor([1e-3, 0.05, 0.2, 1 / 3, 0.5, 0.7, 0.9, 0.999], dtype=torch.float64)
 ALPHAS = [0.0, 0.25, 0.5, 1.0, 2.0, 7.0, "preserve"]
@@ -261,3 +262,27 @@ def test_laws_broadcast_alpha_and_keep_shape():
         alone = laws.count_law(p[:, column], 5, alpha[column].item())
         close(together[..., column], alone.numpy())
     close(together.sum(0), np.ones((3, 4)))
+
+
+# --- many samples ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [2, 30, 2_000, 100_000, 10_000_000])
+def test_disagreement_of_many_samples_in_float32(n):
+    """float32 against the same formula with fifty digits."""
+    probs = torch.tensor([1e-6, 0.02, 0.3, 0.5, 0.7])
+    found = laws.dirichlet_disagreement(probs, n).tolist()
+    with mpmath.workdps(50):
+        for p, value in zip(probs.tolist(), found, strict=True):
+            rare = min(mpmath.mpf(p), 1 - mpmath.mpf(p))
+            both = max(mpmath.mpf(0), 2 * rare ** (mpmath.mpf(1) / (n - 1)) - 1) ** (n - 1)
+            assert value == pytest.approx(float(2 * (rare - both)), rel=3e-6)
+
+
+def test_uniforms_of_many_samples_keep_their_digits_in_float32():
+    """1 - d has about a thousand values in float32; its 99,999th power would have no more."""
+    uniforms = DirichletCopula().uniforms(torch.zeros(1), 100_000, torch.Generator().manual_seed(0))
+    assert len(uniforms.unique()) > 90_000
+    for power in (1, 2, 3):
+        mean = uniforms.double().pow(power).mean().item()
+        assert mean == pytest.approx(1 / (power + 1), abs=5 * 0.3 / 100_000**0.5)

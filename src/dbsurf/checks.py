@@ -125,11 +125,11 @@ def generator_device(generator: torch.Generator | None, device: torch.device) ->
 def baseline(given: object, f_values: Tensor) -> Tensor | float:
     """Return a caller's baseline if it can be subtracted from f-values ``(n, *batch)``."""
     wanted = f"baseline must be a number or a tensor that broadcasts to {tuple(f_values.shape)}"
-    if is_finite_number(given):
-        return float(given)  # type: ignore[arg-type]
-    if isinstance(given, float):
-        raise ValueError(f"baseline must be finite, got {given!r}")
-    if not isinstance(given, Tensor):
+    if isinstance(given, (int, float)) and not isinstance(given, bool):
+        if not abs(given) <= torch.finfo(f_values.dtype).max:  # NaN is not, either
+            raise ValueError(f"baseline must be finite in {f_values.dtype}, got {given!r}")
+        return float(given)
+    if not isinstance(given, Tensor) or given.is_complex():
         raise ValueError(f"{wanted} (n, *batch), got {type(given).__name__}")
     fits = given.ndim <= f_values.ndim and all(
         size in (1, full)
@@ -137,9 +137,10 @@ def baseline(given: object, f_values: Tensor) -> Tensor | float:
     )
     if not fits:
         raise ValueError(f"{wanted} (n, *batch), got shape {tuple(given.shape)}")
+    cast = given.detach().to(f_values.dtype)  # what is finite in float64 may not be in float32
     if not torch.compiler.is_compiling():
-        finite_tensor(given, "baseline must be finite")
-    return given.detach().to(f_values.dtype)
+        finite_tensor(cast, f"baseline must be finite in {f_values.dtype}")
+    return cast
 
 
 def finite_tensor(values: Tensor, demand: str) -> None:

@@ -360,7 +360,8 @@ def dirichlet_disagreement(probs: Tensor, n: int, *, validate: bool = True) -> T
     r"""$D = 2\bigl[s - (2 s^{1/(n-1)} - 1)_+^{n-1}\bigr]$ of the Dirichlet copula."""
     probs = _checked(probs, n, smallest=2, validate=validate)
     minor = torch.minimum(probs, 1 - probs)
-    return 2 * (minor - (2 * minor ** (1 / (n - 1)) - 1).clamp(min=0) ** (n - 1))
+    gap = -torch.expm1(torch.log(minor) / (n - 1))  # 1 - s^(1/(n-1)), accurate for large n, too
+    return 2 * (minor - torch.exp((n - 1) * torch.log1p(-2 * gap.clamp(max=0.5))))
 
 
 def hoernig_bound(probs: Tensor, n: int) -> Tensor:

@@ -22,7 +22,7 @@ from torch.distributions import (
 
 import dbsurf
 from cases import CASES
-from dbsurf.distributions import Bits, coordinates, register_distribution
+from dbsurf.distributions import Bits, Categories, OneHot, coordinates, register_distribution
 from ztests import assert_mean
 
 f64 = torch.float64
@@ -273,3 +273,86 @@ def test_states_of_categorical_laws(kind):
     states, mass = law.states()
     assert states.shape[0] == law.state_count() == 9
     assert mass.sum().item() == pytest.approx(1)
+
+
+# --- which parameter was given --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [Bernoulli, Categorical, OneHotCategorical])
+def test_the_given_parameter_is_used_after_both_were_read(kind):
+    """torch computes the other one, clamped; `expand` copies both, and forgets which was given."""
+    p = torch.tensor([1e-9, 0.3, 1 - 1e-9 - 0.3], dtype=torch.float64)
+    logits = torch.tensor([-40.0, 0.5, 50.0])
+    for options, exact in (({"probs": p}, p), ({"logits": logits}, None)):
+        law = kind(**options)
+        if exact is None:
+            exact = coordinates(kind(**options)).probs
+        assert law.logits is not None  # read, and so stored
+        assert law.probs is not None
+        for one in (law, law.expand((4, *law.batch_shape)), law.expand((4, *law.batch_shape))):
+            opened = coordinates(one)
+            assert opened.by_logits == ("logits" in options)
+            assert (opened.probs / exact - 1).abs().max() < 1e-14
+
+
+def test_a_gradient_for_probabilities_that_were_expanded():
+    """The gradient of E[x] = p is 1, also where torch's own logits are clamped."""
+    p = torch.tensor([1e-9, 0.3], requires_grad=True)
+    law = Bernoulli(probs=p)
+    assert law.logits is not None
+    dbsurf.Exact()(lambda x: x, law.expand((1, 2))).sum().backward()
+    assert p.grad.tolist() == pytest.approx([1.0, 1.0], abs=1e-5)
+
+
+# --- parameters that no law has -------------------------------------------------------------------
+
+
+@pytest.fixture
+def unchecked():
+    """Distributions of torch whose parameters torch does not check."""
+    torch.distributions.Distribution.set_default_validate_args(False)
+    yield
+    torch.distributions.Distribution.set_default_validate_args(True)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_parameters_that_are_not_real_numbers(case, unchecked):
+    for dtype in (torch.complex64, torch.int64, torch.bool):
+        for name in ("probs", "logits"):
+            parameter = torch.zeros(2, 3, dtype=dtype)
+            if name == "probs" and dtype == torch.bool:
+                continue  # torch itself cannot normalise them
+            law = Independent(Bernoulli(**{name: parameter}), 1)
+            with pytest.raises(ValueError, match=f"floating-point parameters, got .* with {dtype}"):
+                case.build(4).estimate(lambda x: x.sum(-1), law)
+    for kind in (Categorical, OneHotCategorical):
+        law = kind(logits=torch.zeros(2, 3, dtype=torch.complex64))
+        with pytest.raises(ValueError, match="floating-point parameters, got .*complex64"):
+            case.build(4).estimate(lambda x: x.sum(-1), law)
+        with pytest.raises(ValueError, match="floating-point parameters, got .*complex64"):
+            dbsurf.sample(law, 3)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("shape", [(2, 0), (0, 3), (2, 0, 3), (0, 0), (0, 2, 3)], ids=str)
+def test_empty_shapes_of_categories(case, shape, unchecked):
+    """No category is refused; an empty batch and an event without coordinates are answered."""
+    kinds = {Categorical: Categories, OneHotCategorical: OneHot}
+    for kind in [one for one in kinds if issubclass(kinds[one], case.build(4).accepts.kinds)]:
+        law = kind(logits=torch.zeros(shape))
+        axes = 1 if kind is OneHotCategorical else 0
+        if len(shape) == 3:
+            law, axes = Independent(law, 1), axes + 1
+
+        def f(x, axes=axes):
+            return x.float().sum(tuple(range(-axes, 0))) if axes else x.float()
+
+        if shape[-1] == 0:
+            with pytest.raises(ValueError, match="dist must have at least one category"):
+                case.build(4).estimate(f, law)
+            continue
+        if shape == (2, 0, 3) and case.name in ("localexpectation", "indecater"):
+            with pytest.raises(ValueError, match="dist must have at least one coordinate"):
+                case.build(4).estimate(f, law)
+            continue
+        assert case.build(4).estimate(f, law).grad.shape == shape

@@ -7,9 +7,10 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor
-from torch.distributions import Independent
+from torch.distributions import Bernoulli, Independent
 
 import dbsurf
+from cases import CASES
 from smooth_problems import bits, exact, f64, flat, one_hots
 from ztests import assert_mean
 
@@ -113,3 +114,48 @@ def test_a_colder_gumbel_softmax_has_less_bias_and_more_variance():
     variance = [g.var(0).sum().item() for g in found]
     assert bias[0] > 1.5 * bias[1] > 1.5 * bias[2]
     assert variance[0] < variance[1] < variance[2]
+
+
+# --- an f without a gradient ----------------------------------------------------------------------
+
+NEEDS = [case for case in CASES if not case.unbiased and case.build(2).needs_grad_f]
+
+
+@pytest.mark.parametrize("case", NEEDS, ids=str)
+def test_an_f_without_a_gradient_is_refused(case):
+    """A gradient of exactly 0 would be returned else."""
+    match = "f must be differentiable in x for .*, got values without a gradient"
+    law = Independent(Bernoulli(logits=torch.zeros(2, 3, requires_grad=True)), 1)
+    weight = torch.ones((), requires_grad=True)
+    steps = [
+        lambda x: (x > 0.5).float().sum(-1),
+        lambda x: x.detach().square().sum(-1),
+        lambda x: x.detach().square().sum(-1).numpy(),
+        lambda x: weight * (x > 0.5).float().sum(-1),  # has a gradient, but not in x
+    ]
+    for f in steps:
+        with pytest.raises(ValueError, match=match):
+            case.build(4)(f, law).sum().backward()
+        with pytest.raises(ValueError, match=match):
+            case.build(4)(f, law, chunk=3).sum().backward()
+        with pytest.raises(ValueError, match=match):
+            case.build(4).estimate(f, law)
+        with pytest.raises(ValueError, match=match):
+            case.build(4)(lambda x, f=f: (f(x), x), law, has_aux=True)[0].sum().backward()
+        if not case.build(4).needs_call:
+            E = case.build(4)
+            x = E.draw(law)
+            with pytest.raises(ValueError, match=match):
+                E.loss(x, f(x), law).sum().backward()
+
+
+@pytest.mark.parametrize("case", NEEDS, ids=str)
+def test_an_f_without_a_gradient_is_refused_under_transforms(case):
+    def loss(row: Tensor) -> Tensor:
+        law = Independent(Bernoulli(logits=row, validate_args=False), 1)
+        return case.build(4)(lambda x: (x > 0.5).float().sum(-1), law)
+
+    with pytest.raises(ValueError, match="f must be differentiable in x"):
+        torch.func.grad(loss)(torch.zeros(3))
+    with pytest.raises(ValueError, match="f must be differentiable in x"):
+        torch.func.vmap(torch.func.grad(loss), randomness="different")(torch.zeros(2, 3))

@@ -77,9 +77,17 @@ def test_under_vmap_samples_are_drawn_for_each_element(case):
         assert error.abs().max() < 5.5  # fails for a right mean with probability 1e-7
 
 
+@pytest.fixture
+def unchecked():
+    """torch before 2.7 checks the inside of a one-hot law, which vmap does not allow."""
+    torch.distributions.Distribution.set_default_validate_args(False)
+    yield
+    torch.distributions.Distribution.set_default_validate_args(True)
+
+
 @pytest.mark.parametrize("kind", ["index", "one-hot"])
 @pytest.mark.parametrize("case", ANY_LAW, ids=str)
-def test_categorical_laws_under_vmap(case, kind):
+def test_categorical_laws_under_vmap(case, kind, unchecked):
     logits = torch.randn(6, 2, 3, dtype=f64)
 
     def loss(row: Tensor) -> Tensor:

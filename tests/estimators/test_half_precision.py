@@ -205,3 +205,33 @@ def test_the_dirichlet_law_stays_a_law_or_says_why_not():
         laws.disagreement(torch.ones(2, 3))
     with pytest.raises(ValueError, match="samples must be a tensor, got list"):
         dbsurf.discrepancy([0, 1], Bernoulli(PROBS))
+
+
+# --- large batches --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "weighted"])
+@pytest.mark.parametrize("dtype", [*HALF, torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("case", [c for c in CASES if c.build(2).grad_f], ids=str)
+def test_a_large_batch_and_its_mean(case, dtype, reduction):
+    """The mean over 17,000 elements of the estimates that the elements have by themselves.
+
+    n over the gradient of the loss with respect to an element is 68,000: not a number of float16.
+    """
+    batch = 17_000
+    estimator, alone = case.build(4).eval(), case.build(4).eval()
+    logits = torch.tensor([0.5, -1.25], dtype=dtype).expand(batch, 2).clone().requires_grad_()
+    law = Independent(Bernoulli(logits=logits), 1)
+    one, two = (torch.Generator().manual_seed(7) for _ in range(2))
+    value = estimator(f, law, generator=one)
+    weight = {"mean": 1 / batch, "sum": 1.0, "weighted": 1e-42}[reduction]
+    loss = value.mean() if reduction == "mean" else (value * weight).sum()
+    (found,) = torch.autograd.grad(loss, logits)
+    assert torch.isfinite(found).all()
+    if reduction == "weighted":  # below what these types represent accurately
+        assert found.double().abs().max() < 1e-40
+        return
+    expected = alone.estimate(f, law, generator=two).grad.double() * weight
+    # The rounding of what arrives, and of the smallest numbers of the type.
+    fine = {torch.bfloat16: 2e-2, torch.float16: 5e-3}.get(dtype, 1e-5)
+    torch.testing.assert_close(found.double(), expected, rtol=fine, atol=fine * weight)

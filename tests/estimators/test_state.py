@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import io
-from typing import Any
 
 import pytest
 import torch
@@ -12,20 +11,9 @@ from torch import Tensor, nn
 from torch.distributions import Bernoulli, Independent
 
 import dbsurf
-from cases import CASES
+from cases import CASES, same
 
 STATEFUL = [case for case in CASES if case.build(2).state_dict()]
-
-
-def same(one: Any, two: Any) -> bool:
-    """Whether two states are equal, bit for bit, whatever they are nested in."""
-    if isinstance(one, Tensor):
-        return torch.equal(one, two)
-    if isinstance(one, dict):
-        return one.keys() == two.keys() and all(same(one[k], two[k]) for k in one)
-    if isinstance(one, (list, tuple)):
-        return len(one) == len(two) and all(map(same, one, two))
-    return one == two
 
 
 def f(x: Tensor) -> Tensor:

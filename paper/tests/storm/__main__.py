@@ -25,8 +25,9 @@ from storm.results import Result, random_numbers
 
 #: Kinds of trials, and their share of the time.
 KINDS = {
-    "api": 0.15,
-    "commands": 0.15,
+    "api": 0.1,
+    "oracle": 0.1,
+    "commands": 0.1,
     "kills": 0.3,
     "sweeps": 0.15,
     "corruption": 0.15,

@@ -38,7 +38,7 @@ VALUES: dict[str, tuple[list[str], list[str]]] = {
     "decay": (["0.9"], ["-1.0", "2.0", "float('nan')"]),
     "uses": (["'mean'", "'gradient'", "'values'"], ["'x'"]),
     "rank": (["2", "4"], ["0", "-1", "'x'"]),
-    "rate": (["0.01"], ["-1.0", "float('nan')"]),
+    "lr": (["0.01"], ["-1.0", "float('nan')"]),
     "baseline": (["None", "'running-mean'"], ["'x'"]),
     "tail": (["1e-3"], ["0.0", "2.0", "'x'", "float('nan')"]),
 }

@@ -17,7 +17,7 @@ from storm.results import Result, random_numbers
 ROOT = Path(__file__).parents[3]
 PATHS = [str(ROOT / "tests"), str(ROOT / "paper" / "tests"), os.environ.get("PYTHONPATH", "")]
 #: Kinds and trials; the sweeps have tests of their own.
-SLICE = {"api": 60, "commands": 6, "kills": 2, "corruption": 6, "disks": 1}
+SLICE = {"api": 60, "oracle": 25, "commands": 6, "kills": 2, "corruption": 6, "disks": 1}
 CHILD = f"""
 import sys
 from pathlib import Path

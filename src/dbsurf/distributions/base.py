@@ -17,7 +17,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution, Independent
+from torch.distributions import Categorical, Distribution, Independent
+from torch.distributions.utils import logits_to_probs
 
 from dbsurf import checks
 
@@ -341,9 +342,25 @@ def given_logits(dist: Any) -> bool:
     was given, the probabilities are used, since they are never clamped.
     """
     held: Mapping[str, Any] = dist.__dict__
-    if "logits" in held and "probs" in held:
-        return getattr(dist, "_param", held["probs"]) is held["logits"]
-    return "logits" in held
+    if "logits" not in held or "probs" not in held:
+        return "logits" in held
+    if getattr(dist, "_param", held["probs"]) is not held["logits"]:
+        return False
+    if checks.transformed():
+        return True
+    # After ``expand`` torch says "logits" of both. Those that were given have exactly these
+    # probabilities.
+    computed = logits_to_probs(held["logits"].detach(), not isinstance(dist, Categorical))
+    return torch.equal(computed, held["probs"])
+
+
+def real(parameter: Tensor, name: str) -> Tensor:
+    """The parameter of a distribution, if it is a floating-point tensor."""
+    if not parameter.is_floating_point():
+        raise ValueError(
+            f"dist must have floating-point parameters, got {name} with {parameter.dtype}"
+        )
+    return parameter
 
 
 def at_least_float32(tensor: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from dbsurf.distributions.base import (
     Draws,
     at_least_float32,
     given_logits,
+    real,
     register_distribution,
 )
 
@@ -31,7 +32,7 @@ class Bits(ByLogits):
         self.name = type(base).__name__
         self.batch_shape, self.event_shape = dist.batch_shape, dist.event_shape
         self.by_logits = given_logits(base)
-        self.parameter = base.logits if self.by_logits else base.probs
+        self.parameter = real(base.logits if self.by_logits else base.probs, self.name)
         self.dtype, self.device = self.parameter.dtype, self.parameter.device
         wide = self.parameter.detach()
         if self.dtype.itemsize < 4:  # sums over samples need more digits than half precision has
@@ -49,7 +50,9 @@ class Bits(ByLogits):
         return sampler.binary(self.probs, n, generator).to(self.dtype)
 
     def debias_factor(self, sampler: Draws, n: int) -> Tensor:
-        return sampler.debias_factor(self.minor, n)
+        # Of the very probabilities that are drawn: the law of a sampler may jump where n p is an
+        # integer, and a more accurate 1 - p could be on the other side.
+        return sampler.debias_factor(torch.minimum(self.probs, 1 - self.probs), n)
 
     def encode(self, samples: Tensor) -> Tensor:
         return torch.where((samples == 0) | (samples == 1), samples, -1).long()

@@ -14,6 +14,7 @@ from dbsurf.distributions.base import (
     Shapes,
     at_least_float32,
     given_logits,
+    real,
     register_distribution,
 )
 
@@ -30,7 +31,9 @@ class Categories(ByLogits):
     def __init__(self, shapes: Shapes, inner: Categorical, name: str = "Categorical") -> None:
         self.name, (self.batch_shape, self.event_shape) = name, shapes
         self.by_logits = given_logits(inner)
-        self.parameter = inner.logits if self.by_logits else inner.probs
+        self.parameter = real(inner.logits if self.by_logits else inner.probs, name)
+        if self.parameter.shape[-1] == 0:
+            raise ValueError(f"dist must have at least one category, got {name} with none")
         self.dtype, self.device = self.parameter.dtype, self.parameter.device
         wide = at_least_float32(self.parameter.detach())
         self.probs = torch.softmax(wide, -1) if self.by_logits else wide

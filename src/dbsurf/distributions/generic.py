@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import Any
 
 import torch
@@ -16,6 +17,8 @@ from dbsurf.distributions.base import (
     at_least_float32,
     register_distribution,
 )
+
+GLOBAL_GENERATOR = Lock()  # held while torch's global generator is seeded from the caller's
 
 
 class ByLogProb(Coordinates):
@@ -100,10 +103,12 @@ class Sampled(ByLogProb):
             raise self.no_table()
         if generator is None:
             return self.dist.sample((n,))
-        # torch's distributions use the global generator only: seed it from this one meanwhile.
+        # torch's distributions use the global generator only: seed it from this one meanwhile. It
+        # belongs to all threads. The lock keeps our own apart; a thread that uses the global
+        # generator for something else at this moment gets numbers from this seed.
         devices = [] if self.device.type == "cpu" else [self.device]
         seed = torch.randint(2**62, (), generator=generator, device=self.device).item()
-        with torch.random.fork_rng(devices, device_type=self.device.type):
+        with GLOBAL_GENERATOR, torch.random.fork_rng(devices, device_type=self.device.type):
             torch.manual_seed(int(seed))
             return self.dist.sample((n,))
 

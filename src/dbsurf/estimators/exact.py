@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dbsurf import checks
 from dbsurf.distributions import Combination, Coordinates
 from dbsurf.gradient.declaration import Variant, finite
 from dbsurf.gradient.estimator import Estimate, Estimator
@@ -60,6 +61,9 @@ class Exact(Estimator[Coordinates]):
     def evaluations(self) -> None:
         return None
 
+    def count(self, law: Coordinates) -> int:
+        return int(law.state_count())
+
     def draw_samples(self, law: Coordinates, generator: torch.Generator | None) -> Drawn:
         """All states, and their probabilities."""
         states, mass = law.states()
@@ -74,8 +78,14 @@ class Exact(Estimator[Coordinates]):
 
 def _mass(draw: Draw[Coordinates]) -> Tensor:
     """Probabilities of all states, ``(states, *batch)``."""
-    mass: Tensor = draw.law.states()[1] if draw.hidden is None else draw.hidden
-    return mass
+    if draw.hidden is not None:
+        known: Tensor = draw.hidden
+        return known
+    states, mass = draw.law.states()
+    pairs = zip(draw.law.unpack(draw.samples), draw.law.unpack(states), strict=True)
+    if not checks.transformed() and not all(torch.equal(x.to(s.dtype), s) for x, s in pairs):
+        raise ValueError("samples must be all states in the order of Exact.draw, got another order")
+    return mass.detach()
 
 
 def exact(f: Function, dist: Any) -> Estimate:

@@ -139,7 +139,8 @@ class OneHotPairs:
         self.classes = classes
 
     def _split(self, tensor: Tensor) -> Tensor:
-        return tensor.reshape(*tensor.shape[:-1], -1, self.classes)  # (..., coordinates, classes)
+        # (..., coordinates, classes); said in full, for an empty batch does not determine it
+        return tensor.reshape(*tensor.shape[:-1], tensor.shape[-1] // self.classes, self.classes)
 
     def _products(self, vectors: Tensor, u: Tensor) -> Tensor:
         split_u = u.unflatten(0, (-1, self.classes))

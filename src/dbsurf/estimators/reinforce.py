@@ -95,11 +95,11 @@ class Reinforce(Estimator[Coordinates]):
 
     def learn(self, draw: Draw[Coordinates], combination: Combination) -> None:
         new = draw.f_values.mean(0) if self.mean.ndim else draw.f_values.mean()
-        # A value that the running mean cannot hold must not destroy it.
-        new = new.to(self.mean.dtype)
-        new = torch.where(torch.isfinite(new - self.mean), new, self.mean)
-        self.mass.mul_(self.decay).add_(1)
-        self.mean.add_((new - self.mean) / self.mass)
+        # A value that the running mean cannot hold must not destroy it, nor count as a call.
+        step = new.to(self.mean.dtype) - self.mean
+        known = torch.isfinite(step)
+        self.mass.copy_(torch.where(known.any(), self.decay * self.mass + 1, self.mass))
+        self.mean.add_(torch.where(known, step / self.mass, 0))
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, baseline={self.baseline!r}"

@@ -72,7 +72,7 @@ class StickBreaking(Estimator[ByLogits]):
             raise ValueError(f"sampler must be exchangeable for StickBreaking, got {sampler!r}")
 
     def draw_samples(self, law: ByLogits, generator: torch.Generator | None) -> Drawn:
-        accept, _ = sticks(law.table())
+        accept, _ = sticks(law.table().double())  # the same numbers as in `combine`
         accepted = self.sampler.binary(accept, self.n, generator)  # (n, *coords, m-1)
         passed = (accepted != 0).cumsum(-1) == 0
         return Drawn(law.decode(passed.sum(-1), generator))
@@ -86,7 +86,8 @@ class StickBreaking(Estimator[ByLogits]):
         category = torch.arange(accept.shape[-1], device=index.device)
         reached = (index >= category).to(accept.dtype)  # (n, *coords, m-1)
         score = torch.where(index == category, refuse, -accept * reached)
-        excess = self.sampler.debias_factor(torch.minimum(accept, refuse), n) - 1
+        # (At 1 - s_k, as it was drawn: a sampler's law may jump between two roundings of it.)
+        excess = self.sampler.debias_factor(torch.minimum(accept, 1 - accept), n) - 1
         f_values = (draw.f_values - draw.f_values.mean(0)).to(accept.dtype)
         f_values = f_values.reshape(f_values.shape + (1,) * (reached.ndim - f_values.ndim))
         weight = f_values * (n + excess * reached.sum(0)) - excess * (f_values * reached).sum(0)

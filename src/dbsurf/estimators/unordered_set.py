@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from dbsurf import checks
 from dbsurf.distributions import Combination, Coordinates
 from dbsurf.gradient.declaration import Variant, finite
 from dbsurf.gradient.estimator import Estimator
@@ -82,6 +83,9 @@ class UnorderedSet(Estimator[Coordinates]):
         if n > LARGEST:
             raise ValueError(f"n must be at most {LARGEST} for UnorderedSet, got {n}")
 
+    def count(self, law: Coordinates) -> int:
+        return int(min(self.n, law.state_count()))
+
     def draw_samples(self, law: Coordinates, generator: torch.Generator | None) -> Drawn:
         """The states of the set, in the order in which they were drawn, and their weights."""
         states, mass = law.states()
@@ -140,7 +144,14 @@ def _shares_of(draw: Draw[Coordinates]) -> Shares:
         found: Shares = draw.hidden
         return found
     mass = draw.law.states()[1].detach().double()
-    digits = draw.law.encode(draw.samples)  # (n, *batch, *coordinates of an event)
-    digits = digits.unsqueeze(-1).flatten(mass.ndim)
-    place = draw.law.table().shape[-1] ** torch.arange(digits.shape[-1], device=mass.device)
-    return shares(mass, (digits * place).sum(-1))
+    number, count = torch.zeros((), dtype=torch.long, device=mass.device), 1
+    for part, samples in zip(draw.law.parts, draw.law.unpack(draw.samples), strict=True):
+        digits = part.encode(samples)  # (n, *batch, *coordinates of an event)
+        digits, values = digits.unsqueeze(-1).flatten(mass.ndim), part.table().shape[-1]
+        place = values ** torch.arange(digits.shape[-1], device=mass.device)
+        number = number + count * (digits * place).sum(-1)
+        count *= values ** digits.shape[-1]
+    ordered = number.sort(0).values
+    if not checks.transformed() and bool((ordered[1:] == ordered[:-1]).any()):
+        raise ValueError("samples must be different states for UnorderedSet, got one twice")
+    return shares(mass, number)

@@ -79,10 +79,11 @@ class Collect(torch.autograd.Function):
             validate = ctx.later.validate and bool(torch.isfinite(upstream).all())
             received = usable_gradient(received, required=ctx.later.required, validate=validate)
         if received is not None:
-            # Elements with G = 0 are not part of the loss: their gradient is 0 whatever f is.
-            # (In half precision n / G overflows for a mean over a large batch.)
+            # In half precision n / G overflows for a mean over a large batch. Elements with G = 0,
+            # or nearly 0, are not part of the loss: their gradient is 0 whatever f is.
             wide = upstream.to(torch.promote_types(upstream.dtype, torch.float32))
-            scale = torch.where(wide == 0, 0, received.shape[0] / wide)
+            scale = received.shape[0] / wide
+            scale = torch.where(torch.isfinite(scale), scale, 0)
             grad_f = received * scale.reshape(scale.shape + (1,) * (received.ndim - 1 - scale.ndim))
         gradient = ctx.later.gradient(grad_f)
         if gradient is None:

@@ -32,6 +32,13 @@ def check_declared(size: object, features: object) -> None:
         raise ValueError("context must go with size=, got a number of features without it")
 
 
+def check_context(context: Tensor | None, law: Coordinates, *, finite: bool) -> None:
+    """Check the features of a call, also for an estimator that does not use them."""
+    features_of(context, law)
+    if context is not None and finite and not checks.transformed():
+        checks.finite_tensor(context, "context must be finite")
+
+
 def check_sizes(known: Tensor, size: int, features: int) -> None:
     """Check that a call has the sizes that the state was built for.
 

@@ -113,6 +113,10 @@ class Estimator(nn.Module, ABC, Generic[Law]):
         """The samples at which f is evaluated, and what else is kept of the draw."""
         return Drawn(law.draw(self.sampler, self.n, generator))
 
+    def count(self, law: Law) -> int:
+        """How many samples are drawn: n, unless there are fewer states, or all are taken."""
+        return self.n
+
     def prepare(self, law: Law, context: Tensor | None, f: Evaluator) -> Any:
         """Everything fixed before f is evaluated at the samples; later it is ``draw.prepared``.
 

@@ -148,8 +148,12 @@ class RunningRatio(nn.Module):
     def update(self, a: Tensor, b: Tensor) -> None:
         """Add one draw to the sums."""
         axes = tuple(range(a.ndim - self.overlap.ndim))
-        new = [(1 - self.decay) * (a * b).mean(axes), (1 - self.decay) * b.square().mean(axes)]
-        mix(self.decay, [self.overlap, self.energy], new)
+        overlap = (1 - self.decay) * (a * b).mean(axes).to(self.overlap.dtype)
+        energy = (1 - self.decay) * b.square().mean(axes).to(self.energy.dtype)
+        # Two finite sums may have a quotient that is not.
+        after = ratio(self.decay * self.overlap + overlap, self.decay * self.energy + energy)
+        overlap = torch.where(torch.isfinite(after), overlap, torch.nan)
+        mix(self.decay, [self.overlap, self.energy], [overlap, energy])
 
 
 class RunningCovariance(nn.Module):

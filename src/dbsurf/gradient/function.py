@@ -107,9 +107,17 @@ class Evaluator:
         is required; otherwise it counts as none.
         """
         if checks.transformed():
-            values, pull, *_ = torch.func.vjp(self, samples)
+            found = True
+
+            def tracked(points: Tensor) -> Tensor:
+                nonlocal found
+                answer = self(points)
+                found = answer.requires_grad  # here: whether it depends on the points
+                return answer
+
+            values, pull, *_ = torch.func.vjp(tracked, samples)
             (gradient,) = pull(torch.ones_like(values))
-            return values, gradient.detach()
+            return values, gradient.detach() if found else None
         with torch.inference_mode(False), torch.enable_grad():
             inputs = samples.clone().requires_grad_()
             values = self(inputs)
@@ -119,6 +127,7 @@ class Evaluator:
         """The gradient of computed values with respect to the inputs; None if there is none."""
         if not (values.requires_grad and inputs.requires_grad):
             return None
+        # (Autocast is off here: a backward under it computes float32 products in half precision.)
         (found,) = torch.autograd.grad(values.sum(), inputs, allow_unused=True, retain_graph=True)
         return usable_gradient(found, required=required, validate=self.validate)
 

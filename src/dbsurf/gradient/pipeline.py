@@ -23,6 +23,7 @@ from dbsurf import checks
 from dbsurf.distributions import ByLogits, Combination, Coordinates, coordinates
 from dbsurf.gradient.attach import attach
 from dbsurf.gradient.collect import collect
+from dbsurf.gradient.context import check_context
 from dbsurf.gradient.declaration import ANY, GradF
 from dbsurf.gradient.function import (
     Evaluator,
@@ -126,6 +127,8 @@ class Call(Generic[Law]):
     def begin(self, generator: torch.Generator | None, samples: Any = None) -> Draw[Law]:
         """Draw, prepare and probe: everything before f is evaluated at the samples."""
         estimator, law = self.estimator, self.law
+        if self.context is not None:
+            check_context(self.context, law, finite=estimator.validate)
         with torch.no_grad():
             if samples is None:
                 drawn = estimator.draw_samples(law, generator)
@@ -293,7 +296,9 @@ def needs_own_samples(estimator: object) -> ValueError:
 def check_samples(estimator: Estimator, law: Coordinates, samples: Any) -> None:
     """Check that samples given by the caller are what the estimator could have drawn."""
     for part, tensor in zip(law.parts, law.unpack(samples), strict=True):
-        shape = (estimator.n or tensor.shape[0], *part.batch_shape, *part.event_shape)
+        if not isinstance(tensor, Tensor):
+            raise ValueError(f"samples must be tensors, got {type(tensor).__name__}")
+        shape = (estimator.count(law), *part.batch_shape, *part.event_shape)
         if tensor.shape != shape:
             raise ValueError(
                 f"samples must have shape {shape} (n, *batch, *event), got {tuple(tensor.shape)}"

@@ -42,6 +42,7 @@ class DBSample(Sampler):
         self.alpha = alpha
         self.independent = isinstance(alpha, (int, float)) and alpha == 0
         self.keeps_marginals = self.independent or isinstance(alpha, str)
+        self.exchangeable = self.independent  # a sample corrects all before it by their mean
 
     def binary(self, probs: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
         draws = torch.rand(

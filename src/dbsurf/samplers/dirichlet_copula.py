@@ -30,7 +30,8 @@ class DirichletCopula(UniformSampler):
         )
         spacings = spacings.neg_().log1p_().neg_()  # exponential
         dirichlet = spacings.div_(spacings.sum(0))
-        uniforms = dirichlet.neg_().add_(1).pow_(n - 1)
+        # (1 - d)^(n-1); for large n the rounding of 1 - d would be multiplied by n
+        uniforms = dirichlet.neg_().log1p_().mul_(n - 1).exp_()
         return uniforms.clamp(max=1 - torch.finfo(dtype).eps / 2)  # the largest number below 1
 
     def binary(self, probs: Tensor, n: int, generator: torch.Generator | None) -> Tensor:

@@ -79,12 +79,16 @@ class Residual(Sampler):
         return self.categorical(table, n, generator).to(probs.dtype)
 
     def plan(self, probs: Tensor, n: int) -> Plan:
-        """Sure copies, the number of other samples, and their law."""
+        """Sure copies, the number of other samples, and their law.
+
+        Of categories with equally many copies the likeliest gives back, so that the plan does not
+        depend on their order: for bits, that of p is the mirror image of that of 1 - p.
+        """
         target = n * probs.double()
         copies = target.floor()
         for _ in range(2):
             short = copies.sum(-1, keepdim=True) > n - 2
-            most = copies.argmax(-1, keepdim=True)
+            most = (copies + probs.double() / 2).argmax(-1, keepdim=True)
             copies = copies.scatter_add(-1, most, -short.to(copies.dtype))
         rest = target - copies
         return Plan(copies, n - copies.sum(-1), rest / rest.sum(-1, keepdim=True))
