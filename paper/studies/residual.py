@@ -22,7 +22,6 @@ from typing import Any
 
 import pandas as pd
 import torch
-from dbsurf.estimators.base import Draw
 from torch import Tensor
 
 import dbsurf

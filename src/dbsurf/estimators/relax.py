@@ -295,7 +295,8 @@ class RELAX(Relaxing):
             flat = points.reshape(*draw.f_values.shape, size)
             wide = {name: leaf.to(points.dtype) for name, leaf in leaves.items()}
             values: Tensor = control.values_at(flat, draw.context, wide)
-            return values * unit.to(values.dtype)
+            scaled: Tensor = values * unit.to(values.dtype)
+            return scaled
 
         points = [squash(law, z) for z in noise[:2]]
         found = [slopes_of(c, point) for point in points]
