@@ -69,6 +69,7 @@ class Draw(Generic[Law]):
         f_values: ``(n, *batch)``, detached, at least float32, minus the caller's baseline.
         grad_f: gradient of f at each sample, like ``samples``; empty where it is not used or f has
             none.
+        baseline: the caller's baseline, which was subtracted from the f-values.
     """
 
     law: Law
@@ -78,6 +79,7 @@ class Draw(Generic[Law]):
     prepared: Any
     f_values: Tensor
     grad_f: Tensor
+    baseline: Tensor | float = 0.0
 
     @property
     def has_grad_f(self) -> bool:
@@ -182,9 +184,11 @@ class Call(Generic[Law]):
         f_values = f_values.detach()
         if f_values.dtype.itemsize < 4:
             f_values = f_values.float()
+        baseline = 0.0 if self.baseline is None else checks.baseline(self.baseline, f_values)
         if self.baseline is not None:
-            f_values = f_values - checks.baseline(self.baseline, f_values)
-        return replace(draw, f_values=f_values, grad_f=self._usable(draw, grad_f))
+            f_values = f_values - baseline
+        grad_f = self._usable(draw, grad_f)
+        return replace(draw, f_values=f_values, grad_f=grad_f, baseline=baseline)
 
     def _usable(self, draw: Draw[Law], grad_f: Tensor | None) -> Tensor:
         """The gradient of f; zeros where f has none and the estimate is right without."""
