@@ -102,9 +102,10 @@ class Memory(nn.Module):
         size = _shrunk(cells, square, weight, unit).maximum(SMALLEST * mean_square).sqrt()
         size = torch.where(warm & (mean_square > 0), size, 1)
         gram, moment = scale[:, :FEATURES], scale[:, FEATURES:]
-        ridge = RIDGE * gram.diagonal().mean()
-        known = ridge > 0
-        matrix = gram + torch.where(known, ridge, 1) * torch.eye(FEATURES).to(gram)
+        identity = torch.eye(FEATURES, dtype=dtype, device=gram.device)
+        ridge = RIDGE / FEATURES * (gram * identity).sum()
+        # (Before anything was seen the right side is 0, and so is the scale.)
+        matrix = gram + torch.where(ridge > 0, ridge, 1) * identity
         solved, _ = torch.linalg.solve_ex(matrix, moment)
         mean, deviation = self.features.to(dtype)
         deviation = ratio(deviation, calls).sqrt()
