@@ -41,6 +41,13 @@ class Random(NamedTuple):
     start: Tensor
 
 
+class Prepared(NamedTuple):
+    """What is fixed before f is evaluated: the moves of the samples, and what is known of them."""
+
+    cells: Cells
+    known: Known
+
+
 class Checks(NamedTuple):
     """The moves that are checked; each ``(m, B)``.
 
@@ -154,7 +161,7 @@ class SpotCheck(Estimator[ByLogits]):
         self.fade = Fade()
         self.memory: Memory | None = None
         if size is not None:
-            self._build((size, 1) if isinstance(size, int) else size, self.fade.second.device)
+            self._build(_sizes(size), self.fade.second.device)
 
     @property
     def evaluations(self) -> int:
@@ -174,23 +181,24 @@ class SpotCheck(Estimator[ByLogits]):
         self._memory_for(cells, law.device)
         plain, n = self.fade(), self.n
         like = law.probs if law.binary else law.probs[..., 0]
-        uniforms = uniform(like, self.evaluations, generator)  # (n + m, *coords)
+        uniforms = uniform(like, cells.uniforms_for(n), generator)
         start = uniform(law.probs.new_empty(law.batch_shape.numel()), 1, generator)[0]
         if in_sight(plain) and not plain:
             return Drawn(cells.spread(uniforms, n), Random(plain, None, start))
-        samples = cells.plain(uniforms)
-        first = either(plain, lambda: samples[:n], lambda: cells.spread(uniforms, n))
-        return Drawn(first, Random(plain, samples[n:], start))
+        every = cells.plain(uniform(like, self.evaluations, generator))
+        first = either(plain, lambda: every[:n], lambda: cells.spread(uniforms, n))
+        return Drawn(first, Random(plain, every[n:], start))
 
-    def prepare(self, law: ByLogits, context: Tensor | None, f: Evaluator) -> Known:
+    def prepare(self, law: ByLogits, context: Tensor | None, f: Evaluator) -> Prepared:
         cells = cells_of(law)
-        return self._memory_for(cells, law.device).read(cells, law.probs.dtype)
+        known = self._memory_for(cells, law.device).read(cells, law.probs.dtype)
+        return Prepared(cells, known)
 
     def probe(self, draw: Draw[ByLogits], f: Evaluator) -> Probed:
         """Choose the checks and evaluate f there, or at the samples beyond the first n."""
-        cells, (plain, others, start) = cells_of(draw.law), draw.hidden
+        (cells, known), (plain, others, start) = draw.prepared, draw.hidden
         samples = cells.flat(draw.samples)
-        checks = choose(chances(cells, samples, draw.prepared.size), self.n, self.checks, start)
+        checks = choose(chances(cells, samples, known.size), self.n, self.checks, start)
         moved = cells.unflat(cells.moved(rows(samples, checks.sample), checks.cell))
         points = moved if others is None else either(plain, lambda: others, lambda: moved)
         return Probed(plain, points, f(points).detach(), checks)
@@ -200,11 +208,11 @@ class SpotCheck(Estimator[ByLogits]):
     def combine(self, draw: Draw[ByLogits]) -> Combination:
         if draw.hidden is None:
             raise needs_own_samples(self)
-        cells, probed = cells_of(draw.law), draw.hidden
+        cells, probed = draw.prepared.cells, draw.hidden
         dtype = draw.law.probs.dtype
         values = draw.f_values.to(dtype) + draw.baseline  # f itself
         others = probed.values.to(dtype)
-        corrected, seen = self._corrected(cells, draw, values, others)
+        corrected, seen = self._corrected(draw, values, others)
 
         def leave_one_out() -> Tensor:
             points = torch.cat([draw.samples.detach(), probed.points])
@@ -214,42 +222,33 @@ class SpotCheck(Estimator[ByLogits]):
         return Combination(None, offset=gradient, memo=seen)
 
     def _corrected(
-        self, cells: Cells, draw: Draw[ByLogits], values: Tensor, others: Tensor
+        self, draw: Draw[ByLogits], values: Tensor, others: Tensor
     ) -> tuple[Tensor, Seen]:
         """The gradient from predicted changes and their errors, and what the checks have shown."""
-        known: Known = draw.prepared
-        checks: Checks = draw.hidden.checks
+        cells, known = draw.prepared
+        sample, cell, chance = checks = draw.hidden.checks
         samples, grad_f = cells.flat(draw.samples), cells.flat(draw.grad_f)
         n, batch, count = samples.shape
         values, others = values.reshape(n, batch), others.reshape(-1, batch)
         raw = features(cells, values, grad_f)
-        standard = ((raw - known.mean) * ratio(torch.ones_like(raw), known.deviation)).clamp(
-            -CLIP, CLIP
-        )
+        standard = (raw - known.mean) * ratio(torch.ones_like(known.deviation), known.deviation)
+        standard = standard.clamp(-CLIP, CLIP)
         scale = (1 + standard @ known.scale).clamp(*SCALES)  # (n, B)
         linear, bend = cells.linear(samples, grad_f), cells.lookup(known.table, samples)
         change = torch.addcmul(linear, scale.unsqueeze(-1), bend)  # (n, B, M), predicted
+        difference = others - values.gather(0, sample)  # (m, B)
+        error = difference - pick(change, checks)
         element = torch.arange(batch, device=samples.device)
-        place = ((checks.sample * batch + element) * count + checks.cell).flatten()
-
-        def at(tensor: Tensor) -> Tensor:
-            """The entries of the checks, (m, B)."""
-            return tensor.reshape(-1)[place].reshape(checks.cell.shape)
-
-        difference = others - values.gather(0, checks.sample)
-        error = difference - at(change)
-        correction = error / (self.checks * checks.chance)
-        change = (
-            change.reshape(-1).scatter_add(0, place, correction.flatten()).reshape(samples.shape)
-        )
-        weight = cells.weight(samples).expand(n, batch, count)
+        place = ((sample * batch + element) * count + cell).flatten()
+        correction = (error / (self.checks * chance)).flatten()
+        change = change.reshape(-1).scatter_add(0, place, correction).reshape(samples.shape)
         seen = Seen(
-            entry=at(cells.entries(samples).expand(n, batch, count)),
-            share=at(weight).square() / checks.chance,
-            rest=difference - at(linear),
-            scale=scale.gather(0, checks.sample),
+            entry=pick(cells.entries(samples), checks),
+            share=pick(cells.weight(samples), checks).square() / chance,
+            rest=difference - pick(linear, checks),
+            scale=scale.gather(0, sample),
             error=error,
-            standard=rows(standard, checks.sample),
+            standard=rows(standard, sample),
             raw=raw,
         )
         return cells.gradient(samples, change), seen
@@ -259,7 +258,7 @@ class SpotCheck(Estimator[ByLogits]):
     def learn(self, draw: Draw[ByLogits], combination: Combination) -> None:
         plain = draw.hidden.plain
         if self.memory is not None and not (in_sight(plain) and plain):
-            self.memory.update(draw.prepared, combination.memo, ~plain)
+            self.memory.update(draw.prepared.known, combination.memo, ~plain)
         self.fade.update(plain, combination.offset)
 
     # --- state ----------------------------------------------------------------------------------
@@ -275,9 +274,8 @@ class SpotCheck(Estimator[ByLogits]):
 
     def _build(self, sizes: tuple[int, int], device: torch.device) -> Memory:
         check_first_call(self)
-        coordinates, classes = sizes
         with torch.inference_mode(False):
-            memory = Memory((int(coordinates), int(classes)), self.decay)
+            memory = Memory(sizes, self.decay)
             self.memory = memory.to(device, self.fade.second.dtype)
         return memory
 
@@ -342,6 +340,14 @@ def rows(tensor: Tensor, sample: Tensor) -> Tensor:
     return tensor.gather(0, sample.unsqueeze(-1).expand(*sample.shape, tensor.shape[-1]))
 
 
+def pick(tensor: Tensor, checks: Checks) -> Tensor:
+    """Of ``(n or 1, B or 1, M)`` what belongs to the checks, ``(m, B)``."""
+    sample, cell, _ = checks
+    element = torch.arange(cell.shape[-1], device=cell.device)
+    sample = sample if tensor.shape[0] > 1 else torch.zeros_like(sample)
+    return tensor[sample, element if tensor.shape[1] > 1 else torch.zeros_like(element), cell]
+
+
 def features(cells: Cells, values: Tensor, grad_f: Tensor) -> Tensor:
     """What the scale s of a sample is a function of, ``(n, B, 3)``."""
     steep = cells.steepness(grad_f)
@@ -364,6 +370,23 @@ def either(flag: Tensor, one: Callable[[], Tensor], two: Callable[[], Tensor]) -
     return torch.where(flag, one(), two())
 
 
+# --- sizes ----------------------------------------------------------------------------------------
+
+
+def _sizes(size: object) -> tuple[int, int]:
+    """The numbers of coordinates and classes (1 for bits) that a user gave."""
+    both = (size, 1) if isinstance(size, int) else size
+    if not isinstance(both, tuple) or len(both) != 2:
+        raise ValueError(
+            "size must be the number of bits, or (coordinates, classes) of a one-hot law, "
+            f"got {size!r}"
+        )
+    owner = "the size of SpotCheck"
+    return check.sample_count(both[0], owner=owner), check.sample_count(both[1], owner=owner)
+
+
 def _words(sizes: tuple[int, int]) -> str:
     coordinates, classes = sizes
-    return f"{coordinates} bits" if classes == 1 else f"{coordinates} coordinates of {classes}"
+    return (
+        f"{coordinates} bits" if classes == 1 else f"{coordinates} coordinates of {classes} classes"
+    )

@@ -8,6 +8,7 @@ checks, B batch elements, M cells.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -33,10 +34,13 @@ class Cells(ABC):
 
     shrink: float
     sizes: tuple[int, int]
-    weights: Tensor
 
     def __init__(self, law: ByLogits) -> None:
         self.law = law
+
+    @cached_property
+    @abstractmethod
+    def weights(self) -> Tensor: ...
 
     @property
     def count(self) -> int:
@@ -55,8 +59,12 @@ class Cells(ABC):
     # --- drawing --------------------------------------------------------------------------------
 
     @abstractmethod
+    def uniforms_for(self, n: int) -> int:
+        """How many uniforms `spread` takes for n samples."""
+
+    @abstractmethod
     def spread(self, uniforms: Tensor, n: int) -> Tensor:
-        """n samples of least discrepancy from more than n independent uniforms."""
+        """n samples of least discrepancy from independent uniforms ``(k, *coords)``."""
 
     @abstractmethod
     def plain(self, uniforms: Tensor) -> Tensor:
@@ -119,17 +127,24 @@ class BitCells(Cells):
     def __init__(self, law: ByLogits) -> None:
         super().__init__(law)
         self.sizes = (law.probs.shape[len(law.batch_shape) :].numel(), 1)
-        minor = law.minor  # accurate where p rounds to 1
-        self.weights = self.flat((minor * (1 - minor)).unsqueeze(0))[0]
+
+    @cached_property
+    def weights(self) -> Tensor:
+        minor = self.law.minor  # accurate where p rounds to 1
+        return self.flat((minor * (1 - minor)).unsqueeze(0))[0]
+
+    def uniforms_for(self, n: int) -> int:
+        return 1 if n == 2 else n
 
     def spread(self, uniforms: Tensor, n: int) -> Tensor:
         if n == 2:  # points half a turn apart have the same law
-            points = torch.stack([uniforms[0], (uniforms[0] + 0.5) % 1])
+            other = uniforms - 0.5
+            points = torch.cat([uniforms, other + (other < 0)])
             return (points < self.law.probs).to(self.law.dtype)
-        return MinDiscrepancy().binary_from(uniforms[:n].clone(), self.law.probs).to(self.law.dtype)
+        return self.plain(uniforms)
 
     def plain(self, uniforms: Tensor) -> Tensor:
-        return MinDiscrepancy().binary_from(uniforms.clone(), self.law.probs).to(self.law.dtype)
+        return MinDiscrepancy().binary_from(uniforms, self.law.probs).to(self.law.dtype)
 
     def leave_one_out(self, samples: Tensor, f_values: Tensor) -> Tensor:
         factor = self.law.debias_factor(MinDiscrepancy(), samples.shape[0])
@@ -152,14 +167,14 @@ class BitCells(Cells):
         return self.weights.unsqueeze(0)
 
     def linear(self, samples: Tensor, grad_f: Tensor) -> Tensor:
-        return (1 - 2 * samples) * grad_f
+        return torch.addcmul(grad_f, samples, grad_f, value=-2)  # (1 - 2x) grad f
 
     def moved(self, samples: Tensor, cell: Tensor) -> Tensor:
         cell = cell.unsqueeze(-1)
         return samples.scatter(-1, cell, 1 - samples.gather(-1, cell))
 
     def gradient(self, samples: Tensor, change: Tensor) -> Tensor:
-        total = ((1 - 2 * samples) * change).mean(0) * self.weights
+        total = self.linear(samples, change).mean(0) * self.weights
         return total.reshape(self.law.probs.shape)
 
     def steepness(self, grad_f: Tensor) -> Tensor:
@@ -179,14 +194,20 @@ class OneHotCells(Cells):
         shape = law.probs.shape[len(law.batch_shape) :]
         self.sizes = (shape[:-1].numel(), shape[-1])
         self.probs = self._split(self.flat(law.probs.unsqueeze(0))[0])  # (B, K, C)
+
+    @cached_property
+    def weights(self) -> Tensor:
         # A unit of change in class c moves logit c by p_c (1 - p_c), another c' by p_c p_c'.
         others = self.probs.square().sum(-1, keepdim=True) - self.probs.square()
         length = ((1 - self.probs).square() + others.clamp(min=0)).sqrt()
-        self.weights = (self.probs * length).flatten(-2)
+        return (self.probs * length).flatten(-2)
 
     def _split(self, tensor: Tensor) -> Tensor:
         """(..., M) as (..., K, C)."""
         return tensor.reshape(*tensor.shape[:-1], *self.sizes)
+
+    def uniforms_for(self, n: int) -> int:
+        return n + 1
 
     def spread(self, uniforms: Tensor, n: int) -> Tensor:
         order = uniforms[:n].argsort(0)  # systematic points through the cdf, in random order
