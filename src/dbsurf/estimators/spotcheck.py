@@ -69,13 +69,13 @@ class Probed(NamedTuple):
         plain: whether these are plain samples.
         points: ``(m, *batch, *event)``.
         values: f there, ``(m, *batch)``.
-        checks: what was moved.
+        checks: what was moved; None if nothing was.
     """
 
     plain: Tensor
     points: Tensor
     values: Tensor
-    checks: Checks
+    checks: Checks | None
 
 
 @register
@@ -197,6 +197,8 @@ class SpotCheck(Estimator[ByLogits]):
     def probe(self, draw: Draw[ByLogits], f: Evaluator) -> Probed:
         """Choose the checks and evaluate f there, or at the samples beyond the first n."""
         (cells, known), (plain, others, start) = draw.prepared, draw.hidden
+        if in_sight(plain) and plain:
+            return Probed(plain, others, f(others).detach(), None)
         samples = cells.flat(draw.samples)
         checks = choose(chances(cells, samples, known.size), self.n, self.checks, start)
         moved = cells.unflat(cells.moved(rows(samples, checks.sample), checks.cell))
@@ -208,17 +210,19 @@ class SpotCheck(Estimator[ByLogits]):
     def combine(self, draw: Draw[ByLogits]) -> Combination:
         if draw.hidden is None:
             raise needs_own_samples(self)
-        cells, probed = draw.prepared.cells, draw.hidden
+        cells: Cells = draw.prepared.cells
+        plain, points, others = draw.hidden[:3]
         dtype = draw.law.probs.dtype
-        values = draw.f_values.to(dtype) + draw.baseline  # f itself
-        others = probed.values.to(dtype)
-        corrected, seen = self._corrected(draw, values, others)
+        values, others = draw.f_values.to(dtype) + draw.baseline, others.to(dtype)  # f itself
 
         def leave_one_out() -> Tensor:
-            points = torch.cat([draw.samples.detach(), probed.points])
-            return cells.leave_one_out(points, torch.cat([values, others]))
+            samples = torch.cat([draw.samples.detach(), points])
+            return cells.leave_one_out(samples, torch.cat([values, others]))
 
-        gradient = either(probed.plain, leave_one_out, lambda: corrected)
+        if in_sight(plain) and plain:
+            return Combination(None, offset=leave_one_out())
+        corrected, seen = self._corrected(draw, values, others)
+        gradient = either(plain, leave_one_out, lambda: corrected)
         return Combination(None, offset=gradient, memo=seen)
 
     def _corrected(
@@ -301,11 +305,13 @@ def chances(cells: Cells, samples: Tensor, size: Tensor) -> Tensor:
     """
     weight = cells.weight(samples)
     best = weight * cells.lookup(size, samples)
-    return (1 - MIX) * _share(best) + MIX * _share(weight)
+    return torch.addcmul(best * ((1 - MIX) * _over_sum(best)), weight, MIX * _over_sum(weight))
 
 
-def _share(tensor: Tensor) -> Tensor:
-    return ratio(tensor, tensor.sum((0, -1), keepdim=True))
+def _over_sum(tensor: Tensor) -> Tensor:
+    """1 / sum over samples and cells, ``(1, B, 1)``; 0 if there is nothing."""
+    total = tensor.sum((0, -1), keepdim=True)
+    return ratio(torch.ones_like(total), total)
 
 
 def choose(chance: Tensor, n: int, m: int, start: Tensor) -> Checks:
@@ -337,7 +343,7 @@ def choose(chance: Tensor, n: int, m: int, start: Tensor) -> Checks:
 
 def rows(tensor: Tensor, sample: Tensor) -> Tensor:
     """Of ``(n, B, k)`` the samples ``(m, B)``: ``(m, B, k)``."""
-    return tensor.gather(0, sample.unsqueeze(-1).expand(*sample.shape, tensor.shape[-1]))
+    return tensor[sample, torch.arange(sample.shape[-1], device=sample.device)]
 
 
 def pick(tensor: Tensor, checks: Checks) -> Tensor:
@@ -351,7 +357,7 @@ def pick(tensor: Tensor, checks: Checks) -> Tensor:
 def features(cells: Cells, values: Tensor, grad_f: Tensor) -> Tensor:
     """What the scale s of a sample is a function of, ``(n, B, 3)``."""
     steep = cells.steepness(grad_f)
-    steep = torch.where(steep > 0, torch.where(steep > 0, steep, 1).log(), 0)
+    steep = torch.where(steep > 0, steep, 1).log()  # (a flat f is as good as one of steepness 1)
     return torch.stack([values, steep, cells.openness().expand_as(values)], -1)
 
 

@@ -8,7 +8,6 @@ checks, B batch elements, M cells.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -16,7 +15,7 @@ from torch import Tensor
 from dbsurf.distributions import ByLogits
 from dbsurf.estimators.leave_one_out import loorf_weights
 from dbsurf.gradient.fitting import ratio
-from dbsurf.samplers.base import below_one, invert_cdf
+from dbsurf.samplers.base import below_one, invert_cdf, ones_below
 from dbsurf.samplers.min_discrepancy import MinDiscrepancy
 
 SWEEPS = 3  # of the additive fit to a table of pairs of classes
@@ -28,8 +27,6 @@ class Cells(ABC):
     Attributes:
         shrink: how many typical checks the pooled value of a table counts for.
         sizes: number of coordinates, and of classes (1 for bits).
-        weights: how much a unit error in a cell changes the gradient, apart from the sample; for
-            bits w = p(1 - p), ``(B, M)``.
     """
 
     shrink: float
@@ -37,10 +34,17 @@ class Cells(ABC):
 
     def __init__(self, law: ByLogits) -> None:
         self.law = law
+        self._weights: Tensor | None = None
 
-    @cached_property
+    @property
+    def weights(self) -> Tensor:
+        """How much a unit error in a cell changes the gradient; for bits w = p(1 - p), (B, M)."""
+        if self._weights is None:
+            self._weights = self._weigh()
+        return self._weights
+
     @abstractmethod
-    def weights(self) -> Tensor: ...
+    def _weigh(self) -> Tensor: ...
 
     @property
     def count(self) -> int:
@@ -82,7 +86,7 @@ class Cells(ABC):
 
     @abstractmethod
     def pooled(self, total: Tensor, weight: Tensor) -> Tensor:
-        """total / weight as like entries have it, ``(T,)``."""
+        """total / weight as like entries have it, ``(..., T)``."""
 
     @abstractmethod
     def entries(self, samples: Tensor) -> Tensor:
@@ -128,8 +132,7 @@ class BitCells(Cells):
         super().__init__(law)
         self.sizes = (law.probs.shape[len(law.batch_shape) :].numel(), 1)
 
-    @cached_property
-    def weights(self) -> Tensor:
+    def _weigh(self) -> Tensor:
         minor = self.law.minor  # accurate where p rounds to 1
         return self.flat((minor * (1 - minor)).unsqueeze(0))[0]
 
@@ -140,14 +143,14 @@ class BitCells(Cells):
         if n == 2:  # points half a turn apart have the same law
             other = uniforms - 0.5
             points = torch.cat([uniforms, other + (other < 0)])
-            return (points < self.law.probs).to(self.law.dtype)
+            return ones_below(points, self.law.probs).to(self.law.dtype)
         return self.plain(uniforms)
 
     def plain(self, uniforms: Tensor) -> Tensor:
         return MinDiscrepancy().binary_from(uniforms, self.law.probs).to(self.law.dtype)
 
     def leave_one_out(self, samples: Tensor, f_values: Tensor) -> Tensor:
-        factor = self.law.debias_factor(MinDiscrepancy(), samples.shape[0])
+        factor: Tensor = self.law.debias_factor(MinDiscrepancy(), samples.shape[0])
         weights = loorf_weights(f_values.to(self.law.probs.dtype))
         return self.law.contract(weights, samples, centred=True) * factor
 
@@ -155,7 +158,7 @@ class BitCells(Cells):
         return sums
 
     def pooled(self, total: Tensor, weight: Tensor) -> Tensor:
-        return ratio(total.sum(), weight.sum()).expand(total.shape)
+        return ratio(total.sum(-1, keepdim=True), weight.sum(-1, keepdim=True))
 
     def entries(self, samples: Tensor) -> Tensor:
         return torch.arange(self.count, device=samples.device).expand(1, 1, -1)
@@ -195,8 +198,7 @@ class OneHotCells(Cells):
         self.sizes = (shape[:-1].numel(), shape[-1])
         self.probs = self._split(self.flat(law.probs.unsqueeze(0))[0])  # (B, K, C)
 
-    @cached_property
-    def weights(self) -> Tensor:
+    def _weigh(self) -> Tensor:
         # A unit of change in class c moves logit c by p_c (1 - p_c), another c' by p_c p_c'.
         others = self.probs.square().sum(-1, keepdim=True) - self.probs.square()
         length = ((1 - self.probs).square() + others.clamp(min=0)).sqrt()
@@ -232,10 +234,10 @@ class OneHotCells(Cells):
     def pooled(self, total: Tensor, weight: Tensor) -> Tensor:
         """An additive fit mean + r_a + r_c to each coordinate's table, in a few sweeps."""
         coordinates, classes = self.sizes
-        total = total.reshape(coordinates, classes, classes)
+        total = total.reshape(*total.shape[:-1], coordinates, classes, classes)
         weight = weight.reshape(total.shape)
         rows, whole = weight.sum(-1), weight.sum((-1, -2))
-        mean = ratio(total.sum((-1, -2)), whole)[:, None, None]
+        mean = ratio(total.sum((-1, -2)), whole)[..., None, None]
         own = torch.zeros_like(rows)
         fit = mean.expand_as(total)
         for _ in range(SWEEPS):
@@ -243,7 +245,7 @@ class OneHotCells(Cells):
             own = own + ratio(left, rows + 0.05 * rows.mean(-1, keepdim=True))
             own = own - ratio((own * rows).sum(-1), whole).unsqueeze(-1)
             fit = mean + own.unsqueeze(-1) + own.unsqueeze(-2)
-        return fit.flatten()
+        return fit.flatten(-3)
 
     def entries(self, samples: Tensor) -> Tensor:
         coordinates, classes = self.sizes

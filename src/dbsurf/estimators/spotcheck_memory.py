@@ -96,14 +96,15 @@ class Memory(nn.Module):
         checks, calls = self.counts.to(dtype)
         warm = calls > (1 - self.decay ** (WARM - 0.5)) / (1 - self.decay)  # WARM calls or more
         unit = ratio(tables[3].sum(), checks) * cells.shrink  # some typical checks
-        along, across, square, weight = cells.shared(tables)
-        table = _shrunk(cells, along, across, unit)
-        mean_square = ratio(square.sum(), weight.sum())
-        size = _shrunk(cells, square, weight, unit).maximum(SMALLEST * mean_square).sqrt()
-        size = torch.where(warm & (mean_square > 0), size, 1)
+        shared = cells.shared(tables)
+        total, weight = shared[0::2], shared[1::2]  # (2, T): of the curvature, of the square error
+        # Each entry's ratio, shrunk to what like entries have.
+        shrunk = ratio(torch.addcmul(total, unit, cells.pooled(total, weight)), weight + unit)
+        least = SMALLEST * ratio(total[1].sum(), weight[1].sum())
+        size = torch.where(warm & (least > 0), shrunk[1].maximum(least).sqrt(), 1)
         mean, deviation = self.features.to(dtype)
         deviation = ratio(deviation, calls).sqrt()
-        return Known(table, size, torch.where(warm, _solved(scale), 0), mean.clone(), deviation)
+        return Known(shrunk[0], size, torch.where(warm, _solved(scale), 0), mean.clone(), deviation)
 
     def update(self, known: Known, seen: Seen, checked: Tensor) -> None:
         """Add one call to the sums, if it was one that checked."""
@@ -150,16 +151,12 @@ def _solved(equations: Tensor) -> Tensor:
     return ratio((right / mean) @ minors, (one * minors[0]).sum())
 
 
-def _shrunk(cells: Cells, total: Tensor, weight: Tensor, unit: Tensor) -> Tensor:
-    """total / weight for each entry, shrunk to what like entries have."""
-    return ratio(total + unit * cells.pooled(total, weight), weight + unit)
-
-
 class Fade(nn.Module):
     """Which of two unbiased forms has the smaller variance: checks, or plain samples.
 
-    Both have the same mean, so their second moments tell. The other one is tried from time to time,
-    so seldom that it costs a share `PRICE` of the variance.
+    Both have the same mean, so their second moments tell: S_1 / T_1 < S_0 / T_0, with sums S of
+    squares over T calls, or S_1 T_0 < S_0 T_1, which is false while one was never tried. The other
+    one is tried from time to time, so seldom that it costs a share `PRICE` of the variance.
     """
 
     second: Tensor
@@ -174,30 +171,24 @@ class Fade(nn.Module):
 
     def forward(self) -> Tensor:
         """Whether the next call is to be one of plain samples alone, a boolean tensor."""
-        moments, best = self._moments()
+        best = self.second[1] * self.tried[0] < self.second[0] * self.tried[1]
         if not self.training:
             return best
         calls, since = self.clock
-        # (If the better one is always 0, this is infinite or no number, and none is due.)
-        worse = moments.amax() / moments.amin()
-        due = since >= (worse / PRICE).clamp(min=PATIENCE)
+        mean = self.second / self.tried
+        # (Where the better one is always 0, this is infinite or no number, and no try is due.)
+        due = since >= (mean.amax() / mean.amin() / PRICE).clamp(min=PATIENCE)
         in_turn = (calls >= WARM) & (calls % 2 == 1)
         return torch.where(calls < 2 * WARM, in_turn, best ^ due)
-
-    def _moments(self) -> tuple[Tensor, Tensor]:
-        """Mean squares of the gradients, and whether plain samples have the smaller one."""
-        moments = torch.where(self.tried > 0, ratio(self.second, self.tried), torch.inf)
-        return moments, moments[1] < moments[0]
 
     def update(self, plain: Tensor, gradient: Tensor) -> None:
         """Add the gradient of one call; the first ones have learned too little to count."""
         power = gradient.square().mean().to(self.second.dtype)
         sound = torch.isfinite(power)
-        counted = sound & (self.clock[0] >= WARM)
-        used = torch.stack([~plain, plain]) & counted
+        used = torch.stack([~plain, plain]) & sound & (self.clock[0] >= WARM)
         self.second.copy_(torch.where(used, FADE_DECAY * self.second + power, self.second))
         self.tried.copy_(torch.where(used, FADE_DECAY * self.tried + 1, self.tried))
-        _, best = self._moments()
+        best = self.second[1] * self.tried[0] < self.second[0] * self.tried[1]
         since = torch.where(plain == best, self.clock[1] + 1, 0)
-        calls = self.clock[0] + sound
-        self.clock.copy_(torch.where(sound, torch.stack([calls, since]), self.clock))
+        new = torch.stack([self.clock[0] + 1, since])
+        self.clock.copy_(torch.where(sound, new, self.clock))
