@@ -126,9 +126,9 @@ class SpotCheck(Estimator[ByLogits]):
 
     Reference:
         Local expectations: Titsias and Lázaro-Gredilla, "Local expectation gradients for black
-        box variational inference", NeurIPS 2015. One flip without a prediction: Kunes, Yin,
-        Land, Haviv, Pe'er and Tavaré, "Gradient estimation for binary latent variables via
-        gradient variance clipping", AAAI 2023.
+        box variational inference", NeurIPS 2015. One flip without a prediction: Kunes et al.,
+        "Gradient estimation for binary latent variables via gradient variance clipping", 2022,
+        arXiv 2208.06124.
     """
 
     accepts = RELAXABLE
@@ -139,7 +139,7 @@ class SpotCheck(Estimator[ByLogits]):
         Variant(
             "SpotCheck",
             "#D81B60",
-            choose="when f is differentiable in x: low variance without bias, in LOORF's time",
+            choose="when f is differentiable in x: low variance without bias",
             cost="2 * n",
         ),
     )
