@@ -103,8 +103,8 @@ class SpotCheck(Estimator[ByLogits]):
 
     Args:
         n: number of samples.
-        checks: number of checks; None for n. For one-hot laws, or if f has few parameters of its
-            own, one sample and all others checks is better: ``SpotCheck(1, checks=3)``.
+        checks: number of checks; None for n. For one-hot laws, or if f has no parameters of its
+            own, try fewer samples and more checks, as in ``SpotCheck(1, checks=3)``.
         decay: factor on the running sums at each call.
         size: number of bits, or (coordinates, classes) of a one-hot law, to build the state at
             once instead of at the first call.
