@@ -25,7 +25,12 @@ ENCODER = [(BATCH, 784, 200, False), (BATCH, 200, 200, True), (BATCH, 200, 200, 
 DECODER = [(N * BATCH, 200, 200, False), (N * BATCH, 200, 200, True), (N * BATCH, 200, 784, True)]
 TARGETS = {"LOORF": 2.5, "DBsurf": 2.5, "DoubleCV": 2.7}
 # At four evaluations of f each.
-OVER = {("MDsurf", "LOORF"): 1.05, ("CrossFitted", "DoubleCV"): 1.1, ("QuadraticCV", "LOORF"): 1.3}
+OVER = {
+    ("MDsurf", "LOORF"): 1.05,
+    ("CrossFitted", "DoubleCV"): 1.1,
+    ("QuadraticCV", "LOORF"): 1.3,
+    ("SpotCheck", "LOORF"): 0.85,
+}
 
 
 def products(*, samples_get_gradient: bool) -> Callable[[], None]:
@@ -70,6 +75,7 @@ def main() -> bool:
         "MDsurf": dbsurf.MDsurf(N, validate=False),
         "CrossFitted": dbsurf.CrossFitted(N, validate=False),
         "QuadraticCV": dbsurf.QuadraticCV(N - 1, validate=False),
+        "SpotCheck": dbsurf.SpotCheck(N // 2, validate=False),
     }
     functions = {name: turns(trainer(e).step) for name, e in estimators.items()}
     functions["products"] = turns(products(samples_get_gradient=False))

@@ -18,6 +18,7 @@ CASES = [
     ("dbsurf", {"alpha": "preserve", "debias": True}, torch.float32),
     ("mdsurf", {}, torch.float32),
     ("doublecv", {}, torch.float32),
+    ("spotcheck", {"size": 5}, torch.float64),
 ]
 
 

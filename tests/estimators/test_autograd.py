@@ -87,7 +87,7 @@ def test_gradient_of_f_is_collected_in_the_one_backward(case):
     estimator(
         lambda x: smooth(Counted.apply(x)), Independent(Bernoulli(logits=logits), 1)
     ).sum().backward()
-    assert Counted.runs == 1 + case.elsewhere
+    assert Counted.runs == 1  # what is evaluated elsewhere has no graph
     assert logits.grad is not None
 
 

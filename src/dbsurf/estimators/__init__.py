@@ -18,6 +18,7 @@ from dbsurf.estimators.quadratic import QuadraticCV
 from dbsurf.estimators.reinforce import Reinforce
 from dbsurf.estimators.relax import REBAR, RELAX
 from dbsurf.estimators.rodeo import RODEO
+from dbsurf.estimators.spotcheck import SpotCheck
 from dbsurf.estimators.stick_breaking import StickBreaking
 from dbsurf.estimators.straight_through import ReinMax, StraightThrough
 from dbsurf.estimators.unordered_set import UnorderedSet
@@ -77,6 +78,7 @@ __all__ = [
     "QuadraticCV",
     "ReinMax",
     "Reinforce",
+    "SpotCheck",
     "StickBreaking",
     "StraightThrough",
     "UnorderedSet",

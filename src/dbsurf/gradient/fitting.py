@@ -189,7 +189,7 @@ class RunningCovariance(nn.Module):
 
 
 def mix(
-    decay: float, states: Sequence[Tensor], news: Sequence[Tensor], *, whole: bool = False
+    decay: float | Tensor, states: Sequence[Tensor], news: Sequence[Tensor], *, whole: bool = False
 ) -> None:
     """state = decay * state + new, for entries that stay finite in all states.
 

@@ -71,6 +71,7 @@ class Draw(Generic[Law]):
         f_values: ``(n, *batch)``, detached, at least float32, minus the caller's baseline.
         grad_f: gradient of f at each sample, like ``samples``; empty where it is not used or f has
             none.
+        baseline: the caller's baseline, which was subtracted from the f-values.
     """
 
     law: Law
@@ -80,6 +81,7 @@ class Draw(Generic[Law]):
     prepared: Any
     f_values: Tensor
     grad_f: Tensor
+    baseline: Tensor | float = 0.0
 
     @property
     def has_grad_f(self) -> bool:
@@ -197,11 +199,12 @@ class Call(Generic[Law]):
         f_values = f_values.detach()
         if f_values.dtype.itemsize < 4:
             f_values = f_values.float()
+        baseline = 0.0 if self.baseline is None else checks.baseline(self.baseline, f_values)
         if self.baseline is not None:
-            f_values = f_values - checks.baseline(self.baseline, f_values)
+            f_values = f_values - baseline
         if grad_f is None:
             grad_f = self.without_grad_f(draw) if self.required else NOT_YET
-        return replace(draw, f_values=f_values, grad_f=grad_f)
+        return replace(draw, f_values=f_values, grad_f=grad_f, baseline=baseline)
 
     def without_grad_f(self, draw: Draw[Law]) -> Tensor:
         """Zeros, where f has no gradient and the estimate is right without; else an error."""

@@ -39,7 +39,11 @@ class MinDiscrepancy(UniformSampler):
         return points.clamp(max=1 - torch.finfo(points.dtype).eps / 2)
 
     def binary(self, probs: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
-        draws = uniform(probs, n, generator)  # becomes the samples, slice by slice
+        return self.binary_from(uniform(probs, n, generator), probs)
+
+    def binary_from(self, draws: Tensor, probs: Tensor) -> Tensor:
+        """Samples in the memory of independent uniforms ``(n, *coords)``, slice by slice."""
+        n = draws.shape[0]
         target = n * probs.to(draws.dtype)
         left = target.floor()
         # K = floor(np) or one more; the last slice is free to decide, as the last sample is

@@ -1,0 +1,194 @@
+"""What `SpotCheck` learns: tables of curvatures and errors, a scale, and which form is better.
+
+All of it are decayed sums in buffers. A draw that is not finite leaves them as they were.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from dbsurf.estimators.spotcheck_cells import Cells
+from dbsurf.gradient.fitting import mix, ratio
+
+FEATURES = 3  # of a sample: f, the logarithm of its steepness, the openness of the law
+WARM = 20  # calls before error sizes and the scale are used
+SMALLEST = 0.01  # of the mean square error, for any entry of the table
+RIDGE = 0.01  # towards a scale of 1, as a share of what was seen
+PRICE = 0.02  # of the variance, for trying the form that is not in use
+PATIENCE = 16  # calls between two such tries, at least
+FADE_DECAY = 0.98
+
+
+class Known(NamedTuple):
+    """What is read from the sums before a draw.
+
+    Attributes:
+        table: D, the curvature of each move, ``(T,)``.
+        size: root mean square error of the prediction, ``(T,)``.
+        scale: coefficients of the features, ``(FEATURES,)``.
+        mean: of the features.
+        deviation: their standard deviation.
+    """
+
+    table: Tensor
+    size: Tensor
+    scale: Tensor
+    mean: Tensor
+    deviation: Tensor
+
+
+class Seen(NamedTuple):
+    """What the checks of a call have shown; each ``(m, B)`` unless said.
+
+    Attributes:
+        entry: place in the table.
+        share: weight in the fit: the cell's weight squared, over the chance of the check.
+        rest: the change of f, minus what the gradient of f says of it.
+        scale: s of the sample.
+        error: the change of f, minus its prediction.
+        standard: the features of the sample, standardised, ``(m, B, FEATURES)``.
+        raw: the features of all samples, ``(n, B, FEATURES)``.
+    """
+
+    entry: Tensor
+    share: Tensor
+    rest: Tensor
+    scale: Tensor
+    error: Tensor
+    standard: Tensor
+    raw: Tensor
+
+
+class Memory(nn.Module):
+    """Running regressions of the checked changes of f.
+
+    Args:
+        sizes: number of coordinates, and of classes (1 for bits).
+        decay: factor on the sums at each call that checks.
+    """
+
+    sizes: Tensor
+    tables: Tensor
+    scale: Tensor
+    features: Tensor
+    counts: Tensor
+
+    def __init__(self, sizes: tuple[int, int], decay: float) -> None:
+        super().__init__()
+        self.decay = decay
+        self.built_for = sizes  # (as numbers: reading a tensor would wait for the device)
+        coordinates, classes = sizes
+        self.register_buffer("sizes", torch.tensor(sizes))
+        # by entry: sums of rest * s, s * s, error * error, 1, each times its share
+        self.register_buffer("tables", torch.zeros(4, coordinates * classes**2))
+        # the normal equations of the scale: a matrix, and its right side as the last column
+        self.register_buffer("scale", torch.zeros(FEATURES, FEATURES + 1))
+        # mean of the features, and the decayed sum of their squared deviations from it
+        self.register_buffer("features", torch.zeros(2, FEATURES))
+        self.register_buffer("counts", torch.zeros(2))  # decayed numbers of checks and of calls
+
+    def read(self, cells: Cells, dtype: torch.dtype) -> Known:
+        """All that the next call uses."""
+        tables, scale = self.tables.to(dtype), self.scale.to(dtype)
+        checks, calls = self.counts.to(dtype)
+        warm = calls > (1 - self.decay ** (WARM - 0.5)) / (1 - self.decay)  # WARM calls or more
+        unit = ratio(tables[3].sum(), checks) * cells.shrink  # some typical checks
+        shared = cells.shared(tables)
+        total, weight = shared[0::2], shared[1::2]  # (2, T): of the curvature, of the square error
+        # Each entry's ratio, shrunk to what like entries have.
+        shrunk = ratio(torch.addcmul(total, unit, cells.pooled(total, weight)), weight + unit)
+        least = SMALLEST * ratio(total[1].sum(), weight[1].sum())
+        size = torch.where(warm & (least > 0), shrunk[1].maximum(least).sqrt(), 1)
+        mean, deviation = self.features.to(dtype)
+        deviation = ratio(deviation, calls).sqrt()
+        return Known(shrunk[0], size, torch.where(warm, _solved(scale), 0), mean.clone(), deviation)
+
+    def update(self, known: Known, seen: Seen, checked: Tensor) -> None:
+        """Add one call to the sums, if it was one that checked."""
+        sums = torch.stack(
+            [seen.rest * seen.scale, seen.scale.square(), seen.error.square(), seen.share]
+        )
+        sums[:3] *= seen.share
+        tables = torch.zeros_like(self.tables, dtype=sums.dtype)
+        tables.index_add_(1, seen.entry.flatten(), sums.flatten(1))
+        bend = known.table[seen.entry]  # (m, B)
+        slope = (seen.standard * bend.unsqueeze(-1)).flatten(0, 1)  # (m B, FEATURES)
+        sides = torch.cat([slope, (seen.rest - bend).reshape(-1, 1)], -1)
+        scale = (slope * seen.share.reshape(-1, 1)).T @ sides
+        raw = seen.raw.flatten(0, 1)
+        decay = torch.where(checked, self.decay, 1.0).to(self.counts.dtype)
+        # The running mean and squared deviations, without a difference of large numbers.
+        calls = decay * self.counts[1] + checked
+        step = raw.mean(0) - self.features[0]
+        mean = self.features[0] * (1 - decay) + step / calls  # (so that mix makes the new mean)
+        deviation = raw.var(0, correction=0) + step.square() * (1 - 1 / calls)
+        counts = torch.stack([torch.ones_like(calls) * seen.error.numel(), torch.ones_like(calls)])
+        states = [self.tables, self.scale, self.features, self.counts]
+        news = [tables, scale, torch.stack([mean, deviation]), counts]
+        mix(decay, states, [torch.where(checked, new, 0) for new in news], whole=True)
+
+
+def _solved(equations: Tensor) -> Tensor:
+    """The solution of three normal equations, ``(3, 4)``, with a ridge: Cramer's rule.
+
+    (LAPACK takes ten times as long for so few.)
+    """
+    gram, right = equations[:, :FEATURES], equations[:, FEATURES]
+    identity = torch.eye(FEATURES, dtype=gram.dtype, device=gram.device)
+    mean = (gram * identity).sum() / FEATURES
+    mean = torch.where(mean > 0, mean, 1)  # (if nothing was seen, the right side is 0)
+    one, two, three = gram / mean + RIDGE * identity
+    minors = torch.stack(
+        [
+            torch.linalg.cross(two, three),
+            torch.linalg.cross(three, one),
+            torch.linalg.cross(one, two),
+        ]
+    )
+    return ratio((right / mean) @ minors, (one * minors[0]).sum())
+
+
+class Fade(nn.Module):
+    """Which of two unbiased forms has the smaller variance: checks, or plain samples.
+
+    Both have the same mean, so their second moments tell: S_1 / T_1 < S_0 / T_0, with sums S of
+    squares over T calls, or S_1 T_0 < S_0 T_1, which is false while one was never tried. The other
+    one is tried from time to time, so seldom that it costs a share `PRICE` of the variance.
+    """
+
+    second: Tensor
+    tried: Tensor
+    clock: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("second", torch.zeros(2))  # decayed sums of the squared gradient
+        self.register_buffer("tried", torch.zeros(2))  # decayed numbers of calls
+        self.register_buffer("clock", torch.zeros(2))  # calls; calls since the other was tried
+
+    def forward(self) -> Tensor:
+        """Whether the next call is to be one of plain samples alone, a boolean tensor."""
+        best = self.second[1] * self.tried[0] < self.second[0] * self.tried[1]
+        if not self.training:
+            return best
+        calls, since = self.clock
+        mean = self.second / self.tried
+        # (Where the better one is always 0, this is infinite or no number, and no try is due.)
+        due = since >= (mean.amax() / mean.amin() / PRICE).clamp(min=PATIENCE)
+        in_turn = (calls >= WARM) & (calls % 2 == 1)
+        return torch.where(calls < 2 * WARM, in_turn, best ^ due)
+
+    def update(self, plain: Tensor, gradient: Tensor) -> None:
+        """Add the gradient of one call; the first ones have learned too little to count."""
+        power = gradient.square().mean().to(self.second.dtype)
+        sound = torch.isfinite(power)
+        used = torch.stack([~plain, plain]) & sound & (self.clock[0] >= WARM)
+        self.second.copy_(torch.where(used, FADE_DECAY * self.second + power, self.second))
+        self.tried.copy_(torch.where(used, FADE_DECAY * self.tried + 1, self.tried))
+        best = self.second[1] * self.tried[0] < self.second[0] * self.tried[1]
+        since = torch.where(plain == best, self.clock[1] + 1, 0)
+        new = torch.stack([self.clock[0] + 1, since])
+        self.clock.copy_(torch.where(sound, new, self.clock))
