@@ -123,9 +123,11 @@ class StructuredDistribution(Structure):
 
     Attributes:
         logits: $\theta$, ``(*batch, m)``, in the autograd graph of what the law was built from.
+        over_vectors: whether samples are their own statistics, s(x) = x.
     """
 
     logits: Tensor
+    over_vectors: bool = True
 
     @abstractmethod
     def log_partition_at(self, logits: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from dbsurf.estimators.gumbel_softmax import GumbelSoftmax
 from dbsurf.estimators.leave_one_out import LeaveOneOut, loorf_weights
 from dbsurf.estimators.local_expectation import IndeCateR, LocalExpectation
 from dbsurf.estimators.loorf import LOORF
+from dbsurf.estimators.marginal_gradient import MarginalGradient
 from dbsurf.estimators.mdsurf import MDsurf
 from dbsurf.estimators.muprop import MuProp
 from dbsurf.estimators.quadratic import QuadraticCV
@@ -20,13 +21,16 @@ from dbsurf.estimators.relax import REBAR, RELAX
 from dbsurf.estimators.rodeo import RODEO
 from dbsurf.estimators.stick_breaking import StickBreaking
 from dbsurf.estimators.straight_through import ReinMax, StraightThrough
+from dbsurf.estimators.structured_cv import StructuredCV
 from dbsurf.estimators.unordered_set import UnorderedSet
 from dbsurf.estimators.vimco import VIMCO
 from dbsurf.gradient.declaration import (
     ANY,
     BITS,
     CATEGORICAL,
+    LOG_PARTITION,
     RELAXABLE,
+    VECTORS,
     WITH_LOGITS,
     Accepts,
     GradF,
@@ -49,11 +53,13 @@ __all__ = [
     "ARMS",
     "BITS",
     "CATEGORICAL",
+    "LOG_PARTITION",
     "LOORF",
     "REBAR",
     "RELAX",
     "RELAXABLE",
     "RODEO",
+    "VECTORS",
     "VIMCO",
     "WITH_LOGITS",
     "Accepts",
@@ -73,12 +79,14 @@ __all__ = [
     "LeaveOneOut",
     "LocalExpectation",
     "MDsurf",
+    "MarginalGradient",
     "MuProp",
     "QuadraticCV",
     "ReinMax",
     "Reinforce",
     "StickBreaking",
     "StraightThrough",
+    "StructuredCV",
     "UnorderedSet",
     "Variant",
     "available",
