@@ -184,14 +184,19 @@ class StructuredCV(Estimator[WithLogPartition]):
         f_values = draw.f_values.to(h.dtype).reshape(h.shape)
         weights = loorf_weights(f_values - trust * h)
         gradient = (weights.unsqueeze(-1) * centred).sum(0).reshape(base.logits.shape)
-        # The gradient of the mean of h
-        mean = base.covariance_vector(prepared.slope.reshape(base.logits.shape))
-        if len(prepared.strengths):
-            shape = (-1, *(1,) * len(law.batch_shape), *base.logits.shape[len(law.batch_shape) :])
-            directions = prepared.directions.mT.reshape(shape)
-            strengths = prepared.strengths.reshape(shape[0], *(1,) * (base.logits.ndim - 1))
-            mean = mean + base.variance_gradient(directions, strengths) / 2
+        mean = self._gradient_of_mean(law, prepared)
         return Combination(None, offset=gradient + trust * mean, memo=Memo(statistics, h))
+
+    def _gradient_of_mean(self, law: WithLogPartition, prepared: Prepared) -> Tensor:
+        """The gradient of E[h], in the shape of the logits."""
+        logits = law.base.logits
+        slope = prepared.slope.reshape(logits.shape)
+        if self.form == "linear":
+            return law.base.covariance_vector(slope)
+        lead = len(law.batch_shape)
+        directions = prepared.directions.mT.reshape(-1, *(1,) * lead, *logits.shape[lead:])
+        strengths = prepared.strengths.reshape(-1, *(1,) * (logits.ndim - 1))
+        return law.base.variance_gradient(directions, strengths / 2, vector=slope)
 
     # --- after the estimate ---------------------------------------------------------------------
 
