@@ -1,4 +1,4 @@
-"""The four examples learn: each beats chance, or what a part of it can do, by a margin."""
+"""The five examples learn: each beats chance, or what a part of it can do, by a margin."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
 
 FOLDER = Path(__file__).parent.parent / "examples"
 
@@ -24,6 +25,7 @@ def test_every_example_is_tested_here():
     assert {path.stem for path in FOLDER.glob("*.py")} == {
         "attention",
         "bandit",
+        "patches",
         "policy",
         "variational",
     }
@@ -69,3 +71,18 @@ def test_an_example_is_short_and_says_how_to_run_it(name):
     text = (FOLDER / f"{name}.py").read_text()
     assert 40 <= len(text.splitlines()) <= 100
     assert f"python examples/{name}.py" in text
+
+
+def test_patches_are_found_that_tell_the_digits(capsys, monkeypatch):
+    module = example("patches")
+    torch.manual_seed(0)
+    digits = torch.randint(10, (500,))
+    code = torch.rand(10, module.PATCHES).round()
+    code[:, module.CHOSEN :] = 0.5  # the other patches say nothing
+    pixels = module.masked(torch.ones(500, 784), code[digits])
+    data = {"x_train": pixels, "y_train": digits, "x_test": pixels, "y_test": digits}
+    monkeypatch.setattr(module, "images", lambda: data)
+    found = module.main(steps=60, seeds=1)
+    assert found["StructuredCV"] > 0.3  # chance is a tenth
+    assert found["StructuredCV"] > found["fixed"]
+    assert "6 of 49 patches" in capsys.readouterr().out

@@ -71,7 +71,7 @@ class LogPartition(StructuredDistribution):
             if not callable(function):
                 raise ValueError(f"{name} must be a function, got {function!r}")
         self.logits, self.log_z, self.sampler = logits, log_z, sampler
-        self.statistics_of = statistics_of
+        self.statistics_of, self.over_vectors = statistics_of, statistics_of is None
         event = logits.shape[-1:] if event_shape is None else torch.Size(event_shape)
         if self._start(logits.shape[:-1], event, validate_args):
             self._check_shape("log_z", log_z(logits.detach()).shape, self.batch_shape)

@@ -83,6 +83,7 @@ class MarkovChain(StructuredDistribution):
     }
     batched = {"emission": 2, "transition": 3, "initial": 1, "mask": 1}
     has_enumerate_support = True
+    over_vectors = False
 
     emission: Tensor
     transition: Tensor

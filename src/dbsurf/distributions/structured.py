@@ -123,9 +123,11 @@ class StructuredDistribution(Structure):
 
     Attributes:
         logits: $\theta$, ``(*batch, m)``, in the autograd graph of what the law was built from.
+        over_vectors: whether samples are their own statistics, s(x) = x.
     """
 
     logits: Tensor
+    over_vectors: bool = True
 
     @abstractmethod
     def log_partition_at(self, logits: Tensor) -> Tensor:
@@ -188,7 +190,9 @@ class StructuredDistribution(Structure):
             ]
         return torch.stack(rows, -2)
 
-    def variance_gradient(self, vectors: Tensor, weights: Tensor | float = 1.0) -> Tensor:
+    def variance_gradient(
+        self, vectors: Tensor, weights: Tensor | float = 1.0, *, vector: Tensor | float = 0.0
+    ) -> Tensor:
         r"""$\nabla_\theta \sum_r w_r \mathrm{Var}[u_r \cdot s(x)]$, ``(*batch, m)``, detached.
 
         This is the sum of third cumulants $\sum_r w_r \kappa_3(u_r, u_r, \cdot)$, by three
@@ -200,6 +204,7 @@ class StructuredDistribution(Structure):
         Args:
             vectors: $u_r$, ``(R, *batch, m)``, or a shape that broadcasts to it.
             weights: $w_r$, ``(R, *batch)``, or a shape that broadcasts to it.
+            vector: v, ``(*batch, m)``, to add `covariance_vector` of it in the same pass.
         """
         count = vectors.shape[0] if vectors.ndim == self.logits.ndim + 1 else 1
         with torch.inference_mode(False), torch.enable_grad():
@@ -209,7 +214,8 @@ class StructuredDistribution(Structure):
             (mean,) = torch.autograd.grad(total, copies, create_graph=True)
             (product,) = torch.autograd.grad((mean * vectors).sum(), copies, create_graph=True)
             variance = (product * vectors).sum(-1)  # (R, *batch)
-            (gradient,) = torch.autograd.grad((variance * weights).sum(), theta)
+            total = (variance * weights).sum() + (mean[0] * vector).sum()
+            (gradient,) = torch.autograd.grad(total, theta)
         return gradient
 
     def score(self, value: Tensor) -> Tensor:

@@ -98,7 +98,12 @@ class WithLogPartition(Structured):
         return [(self.base.logits, self.gradient(combination, samples))]
 
 
+class OverVectors(WithLogPartition):
+    """A law with a log-partition whose samples are their own statistics, s(x) = x."""
+
+
 @register_distribution(Structure)
 def _open(base: Structure, dist: Distribution) -> Coordinates:
-    kind = WithLogPartition if isinstance(base, StructuredDistribution) else Structured
-    return kind(base, dist)
+    if not isinstance(base, StructuredDistribution):
+        return Structured(base, dist)
+    return (OverVectors if base.over_vectors else WithLogPartition)(base, dist)

@@ -12,6 +12,7 @@ from dbsurf.estimators.gumbel_softmax import GumbelSoftmax
 from dbsurf.estimators.leave_one_out import LeaveOneOut, loorf_weights
 from dbsurf.estimators.local_expectation import IndeCateR, LocalExpectation
 from dbsurf.estimators.loorf import LOORF
+from dbsurf.estimators.marginal_gradient import MarginalGradient
 from dbsurf.estimators.mdsurf import MDsurf
 from dbsurf.estimators.muprop import MuProp
 from dbsurf.estimators.quadratic import QuadraticCV
@@ -21,13 +22,16 @@ from dbsurf.estimators.rodeo import RODEO
 from dbsurf.estimators.spotcheck import SpotCheck
 from dbsurf.estimators.stick_breaking import StickBreaking
 from dbsurf.estimators.straight_through import ReinMax, StraightThrough
+from dbsurf.estimators.structured_cv import StructuredCV
 from dbsurf.estimators.unordered_set import UnorderedSet
 from dbsurf.estimators.vimco import VIMCO
 from dbsurf.gradient.declaration import (
     ANY,
     BITS,
     CATEGORICAL,
+    LOG_PARTITION,
     RELAXABLE,
+    VECTORS,
     WITH_LOGITS,
     Accepts,
     GradF,
@@ -50,11 +54,13 @@ __all__ = [
     "ARMS",
     "BITS",
     "CATEGORICAL",
+    "LOG_PARTITION",
     "LOORF",
     "REBAR",
     "RELAX",
     "RELAXABLE",
     "RODEO",
+    "VECTORS",
     "VIMCO",
     "WITH_LOGITS",
     "Accepts",
@@ -74,6 +80,7 @@ __all__ = [
     "LeaveOneOut",
     "LocalExpectation",
     "MDsurf",
+    "MarginalGradient",
     "MuProp",
     "QuadraticCV",
     "ReinMax",
@@ -81,6 +88,7 @@ __all__ = [
     "SpotCheck",
     "StickBreaking",
     "StraightThrough",
+    "StructuredCV",
     "UnorderedSet",
     "Variant",
     "available",

@@ -14,6 +14,7 @@ from typing import Any
 
 from dbsurf.distributions import Bits, ByLogits, Categories, Coordinates, OneHot
 from dbsurf.distributions.base import INFINITE
+from dbsurf.distributions.structured_coordinates import OverVectors, WithLogPartition
 
 # Okabe and Ito's palette, which colour-blind readers can tell apart ...
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
@@ -86,6 +87,16 @@ WITH_LOGITS = Accepts("Bernoulli, categorical", "one distribution with logits", 
 RELAXABLE = Accepts("Bernoulli, one-hot", "Bernoulli or OneHotCategorical", (Bits, OneHot))
 CATEGORICAL = Accepts("Bernoulli, categorical", "Bernoulli or categorical", (Bits, Categories))
 CATEGORICAL_PARTS = replace(CATEGORICAL, parts=True)
+LOG_PARTITION = Accepts(
+    "with a log-partition",
+    "a law with a log-partition (KSubset, MarkovChain, SpanningTree, LogPartition)",
+    (WithLogPartition,),
+)
+VECTORS = Accepts(
+    "subsets, trees",
+    "a law of zeros and ones with a log-partition (KSubset, SpanningTree, LogPartition)",
+    (OverVectors,),
+)
 
 
 def finite(most_states: int) -> Accepts:

@@ -188,9 +188,64 @@ class RunningCovariance(nn.Module):
         mix(self.decay, [self.sums, self.weight], [new, torch.ones_like(self.weight)], whole=True)
 
 
+class RunningRegression(nn.Module):
+    """Regression of f on features, within the draws of a batch element, from decayed sums.
+
+    It is a ridge regression: a ridge of r acts like r further observations that say that the
+    coefficients are 0. The coefficients are computed again when there are a twentieth more
+    observations than before, so that the cost of solving does not count in the long run.
+
+    Args:
+        groups: number of features and ridge of each group of features.
+        decay: factor on the sums at each update.
+    """
+
+    gram: Tensor
+    overlap: Tensor
+    weight: Tensor
+    unused: Tensor
+    coefficients: Tensor
+
+    def __init__(self, groups: Sequence[tuple[int, float]], decay: float) -> None:
+        super().__init__()
+        self.groups, self.decay = list(groups), decay
+        size = sum(count for count, _ in groups)
+        self.register_buffer("gram", torch.zeros(size, size))
+        self.register_buffer("overlap", torch.zeros(size))
+        self.register_buffer("weight", torch.zeros(()))  # decayed number of observations
+        self.register_buffer("unused", torch.zeros(()))  # how many came after the last solution
+        self.register_buffer("coefficients", torch.zeros(size))
+
+    def update(self, features: Tensor, values: Tensor) -> None:
+        """Add one draw: features ``(n, batch, size)``, values ``(n, batch)``."""
+        n, batch = values.shape
+        x = (features - features.mean(0)).flatten(0, 1)
+        y = (values - values.mean(0)).flatten()
+        count = torch.full_like(self.weight, (n - 1) * batch)
+        states = [self.gram, self.overlap, self.weight]
+        kept = mix(self.decay, states, [x.mT @ x, x.mT @ y, count], whole=True)
+        self.unused.add_(torch.where(kept, count, 0))
+        if self.unused >= self.weight / 20:
+            self._solve()
+
+    def _solve(self) -> None:
+        variance = self.gram.diagonal() / torch.where(self.weight > 0, self.weight, 1)
+        parts = variance.split([count for count, _ in self.groups])
+        ridges = []
+        for part, (_, ridge) in zip(parts, self.groups, strict=True):
+            # Features that never vary get the coefficient 0, whatever is added here.
+            mean = part.mean()
+            ridges.append((ridge * torch.where(mean > 0, mean, 1)).expand_as(part))
+        factor, failed = torch.linalg.cholesky_ex(self.gram + torch.cat(ridges).diag())
+        if not failed:
+            found = torch.cholesky_solve(self.overlap.unsqueeze(-1), factor)[:, 0]
+            self.coefficients.copy_(found)
+        self.unused.zero_()
+
+
 def mix(
     decay: float | Tensor, states: Sequence[Tensor], news: Sequence[Tensor], *, whole: bool = False
-) -> None:
+) -> Tensor:
     """state = decay * state + new, for entries that stay finite in all states.
 
     What is finite in the draw's precision may not be in the state's, so the sums are looked at
@@ -201,12 +256,16 @@ def mix(
         states: updated in place; of one shape unless ``whole``.
         news: what is added.
         whole: update everything or nothing, instead of each entry by itself.
+
+    Returns:
+        What was updated: a boolean for each entry, or one for all.
     """
     mixed = [decay * state + new.to(state.dtype) for state, new in zip(states, news, strict=True)]
     sound = [torch.isfinite(one).all() if whole else torch.isfinite(one) for one in mixed]
     kept = torch.stack(sound).all(0)
     for state, one in zip(states, mixed, strict=True):
         state.copy_(torch.where(kept, one, state))
+    return kept
 
 
 def ratio(a: Tensor, b: Tensor) -> Tensor:
