@@ -1,5 +1,6 @@
 """Groups of autoregressive samples, group baselines, trajectories."""
 
+from dbsurf.sequences.advantages import advantages, squared_scores
 from dbsurf.sequences.arithmetic import Arithmetic
 from dbsurf.sequences.baselines import (
     RunningMean,
@@ -12,6 +13,7 @@ from dbsurf.sequences.baselines import (
 )
 from dbsurf.sequences.beam import BeamStep, StochasticBeam, without_replacement_loss
 from dbsurf.sequences.codes import IID, Antithetic, Branching, Codes, Group, Systematic
+from dbsurf.sequences.samples import Samples, policy_loss
 from dbsurf.sequences.trajectories import (
     rewards_to_go,
     sequence_loss,
@@ -28,15 +30,19 @@ __all__ = [
     "Codes",
     "Group",
     "RunningMean",
+    "Samples",
     "StochasticBeam",
     "Systematic",
+    "advantages",
     "group_mean",
     "leave_one_out",
     "other_groups",
     "peer_mean",
+    "policy_loss",
     "prefix_mean",
     "rewards_to_go",
     "sequence_loss",
+    "squared_scores",
     "standardised",
     "token_log_probs",
     "trajectory_loss",
