@@ -42,6 +42,7 @@ from dbsurf.estimators import (
     get,
     register,
 )
+from dbsurf.gradient.ranks import average_states
 from dbsurf.gradient.surrogate import surrogate
 from dbsurf.samplers.dbsample import discrepancy, sample
 
@@ -79,6 +80,7 @@ __all__ = [
     "StraightThrough",
     "UnorderedSet",
     "available",
+    "average_states",
     "compare",
     "discrepancy",
     "distributions",

@@ -38,15 +38,15 @@ class Samples(Group):
 
         What already has the shape ``(n, *batch)`` is returned as it is.
         """
-        rows = torch.as_tensor(rows, device=self.device)
+        values: Tensor = torch.as_tensor(rows, device=self.device)
         shape = self.tokens.shape[:-1]
-        if rows.shape == shape:
-            return rows
-        if rows.shape == (shape.numel(),) and len(self.batch_shape) == 1:
-            return rows.view(*self.batch_shape, self.n).movedim(-1, 0)
+        if values.shape == shape:
+            return values
+        if values.shape == (shape.numel(),) and len(self.batch_shape) == 1:
+            return values.view(*self.batch_shape, self.n).movedim(-1, 0)
         raise ValueError(
             f"rows must have shape {tuple(shape)} (n, *batch), or be flat in prompt-major order, "
-            f"got {described(rows)}"
+            f"got {described(values)}"
         )
 
 
