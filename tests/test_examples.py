@@ -1,4 +1,4 @@
-"""The four examples learn: each beats chance, or what a part of it can do, by a margin."""
+"""The five examples learn: each beats chance, or what a part of it can do, by a margin."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ def test_every_example_is_tested_here():
     assert {path.stem for path in FOLDER.glob("*.py")} == {
         "attention",
         "bandit",
+        "epidemic",
         "policy",
         "variational",
     }
@@ -69,3 +70,10 @@ def test_an_example_is_short_and_says_how_to_run_it(name):
     text = (FOLDER / f"{name}.py").read_text()
     assert 40 <= len(text.splitlines()) <= 100
     assert f"python examples/{name}.py" in text
+
+
+def test_epidemic_finds_a_cheap_plan(capsys):
+    costs = example("epidemic").main(steps=120)
+    assert costs["dbsurf.Search"] < 0.8 * costs["best of random plans"]
+    assert costs["dbsurf.Search"] < 0.4 * costs["nothing"]
+    assert "closed" in capsys.readouterr().out

@@ -45,6 +45,7 @@ from dbsurf.estimators import (
 from dbsurf.gradient.ranks import average_states
 from dbsurf.gradient.surrogate import surrogate
 from dbsurf.samplers.dbsample import discrepancy, sample
+from dbsurf.simulate import Search
 
 __version__ = "0.1.0"
 
@@ -76,6 +77,7 @@ __all__ = [
     "QuadraticCV",
     "ReinMax",
     "Reinforce",
+    "Search",
     "StickBreaking",
     "StraightThrough",
     "UnorderedSet",
