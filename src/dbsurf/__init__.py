@@ -42,6 +42,7 @@ from dbsurf.estimators import (
     get,
     register,
 )
+from dbsurf.estimators.one_hot import one_hot
 from dbsurf.gradient.ranks import average_states
 from dbsurf.gradient.surrogate import surrogate
 from dbsurf.samplers.dbsample import discrepancy, sample
@@ -91,6 +92,7 @@ __all__ = [
     "get",
     "laws",
     "measure",
+    "one_hot",
     "register",
     "sample",
     "samplers",
