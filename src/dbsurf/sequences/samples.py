@@ -76,7 +76,7 @@ def from_samples(
                 f"(n, *batch, T), got {described(logs)} or rows of other lengths"
             )
         logs = logs.detach().masked_fill(~inside, 0)
-        checks.finite_tensor(logs, "log_probs must be finite inside the mask")
+        checks.finite_tensor(logs, "log_probs must be finite inside the mask", optional=False)
         made.log_probs = logs
     return made
 
