@@ -85,10 +85,6 @@ def losses() -> dict[str, tuple[Any, Any]]:
             ELBO(dbsurf.Reinforce(PARTICLES, baseline="running-mean", batch_shape=(N,))),
             guide,
         ),
-        'ELBO(DBsurf(8, alpha="preserve"))': (
-            ELBO(dbsurf.DBsurf(PARTICLES, alpha="preserve", debias=True)),
-            guide,
-        ),
         "ELBO(Exact())": (ELBO(dbsurf.Exact()), guide),
         "TraceEnum_ELBO": (TraceEnum_ELBO(max_plate_nesting=1), config_enumerate(guide)),
     }

@@ -77,9 +77,8 @@ def test_log_probs_are_those_of_a_pass_without_cache(name, kind):
         pad_token_id=0,
         **options,
     )
-    assert model.training
-    model.eval()
     again = completion_log_probs(model, found)
+    assert model.training  # and yet without dropout
     assert again.requires_grad
     torch.testing.assert_close(again, found.log_probs, rtol=1e-4, atol=1e-4)
     lengths = found.mask.sum(-1)

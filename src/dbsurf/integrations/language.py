@@ -128,7 +128,8 @@ def completion_log_probs(model: nn.Module, completions: Completions) -> Tensor:
     """Log-probabilities of the tokens, ``(n, batch, T)``, with the gradient to the model.
 
     They are those of the law that the completions were drawn from: the same temperature, top-k,
-    top-p and processors are applied. 0 outside the mask.
+    top-p and processors are applied, and dropout is off. 0 outside the mask. After the model has
+    changed, a token may have left the top-k or top-p: its log-probability is then -inf.
     """
     ids, mask, n = completions.ids, completions.mask, len(completions.ids)
     width, length = completions.prompts.shape[-1], ids.shape[-1]
@@ -138,7 +139,8 @@ def completion_log_probs(model: nn.Module, completions: Completions) -> Tensor:
         [completions.prompt_mask.repeat_interleave(n, 0), completions.rows(mask)], -1
     )
     options = _positions(model, attention)
-    output = model(input_ids=whole, attention_mask=attention.long(), use_cache=False, **options)
+    with _evaluating(model):
+        output = model(input_ids=whole, attention_mask=attention.long(), use_cache=False, **options)
     logits = output.logits[:, width - 1 : -1].float()
     steps = [
         _processed(completions.processors, whole[:, : width + t], logits[:, t])
