@@ -1,6 +1,6 @@
 r"""Advantages for trainers of language models: flat rows, groups of any size, a mask of tokens.
 
-A trainer has one row for each completion. Rows with the same number in ``group`` are completions
+A trainer has one row for each completion. _Rows with the same number in ``group`` are completions
 of the same prompt. `advantages` subtracts a baseline from the rewards:
 
 | baseline | bias, for independent rows | what it is |
@@ -19,7 +19,7 @@ the row itself out, in the mean as well as in the weights. A weighted mean that 
 itself is biased by much more than the group mean: with one token, success probability 0.3 and
 n = 4, the "optimal" baseline with the own row gives 0.67 times the gradient.
 
-Rows of one prompt must be independent of each other. For a dependent group (`Systematic` and
+_Rows of one prompt must be independent of each other. For a dependent group (`Systematic` and
 others), use `peer_mean` or `prefix_mean` with the group's ``peers``.
 """
 
@@ -79,7 +79,7 @@ def advantages(
         >>> sequences.advantages(rewards, prompt)
         tensor([ 1.0000, -0.5000, -0.5000,  0.0000,  0.0000])
     """
-    rows = Rows.checked(rewards, group, mask, tokens, energy, otherwise)
+    rows = _Rows.checked(rewards, group, mask, tokens, energy, otherwise)
     if isinstance(baseline, str):
         if baseline not in BASELINES:
             raise ValueError(
@@ -134,7 +134,7 @@ def squared_scores(logits: Tensor, tokens: Tensor, mask: Tensor | None = None) -
 
 
 @dataclass(frozen=True)
-class Rows:
+class _Rows:
     """What a baseline is made from.
 
     Attributes:
@@ -163,7 +163,7 @@ class Rows:
         tokens: Tensor | None,
         energy: Tensor | None,
         otherwise: float | None,
-    ) -> Rows:
+    ) -> _Rows:
         """The rows, if all of them have the right form."""
         rewards, group = torch.as_tensor(rewards).detach(), torch.as_tensor(group)
         if rewards.ndim != 1 or not len(rewards):
@@ -194,7 +194,7 @@ class Rows:
             raise ValueError(f"otherwise must be a finite number or None, got {otherwise!r}")
         _, prompt, number = torch.unique(group, return_inverse=True, return_counts=True)
         prompt, number = prompt.to(rewards.device), number.to(rewards.device)
-        return Rows(rewards, prompt, number, mask, tokens, energy, otherwise)
+        return _Rows(rewards, prompt, number, mask, tokens, energy, otherwise)
 
     def sums(self, values: Tensor) -> Tensor:
         """Sums over the rows of each prompt, ``(prompts, ...)``."""
@@ -219,13 +219,13 @@ class Rows:
 # --- the baselines, each ``(rows,)`` or ``(rows, T)`` ---------------------------------------------
 
 
-def _leave_one_out(rows: Rows) -> Tensor:
+def _leave_one_out(rows: _Rows) -> Tensor:
     others = rows.others('"leave-one-out"')
     total = rows.sums(rows.rewards)[rows.prompt] - rows.rewards
     return torch.where(others > 0, total / others.clamp(min=1), rows.otherwise or 0.0)
 
 
-def _prefix_mean(rows: Rows) -> Tensor:
+def _prefix_mean(rows: _Rows) -> Tensor:
     rows.others('"prefix-mean"')
     if rows.tokens is None or rows.mask is None or rows.tokens.shape != rows.mask.shape:
         raise ValueError(
@@ -245,7 +245,7 @@ def _prefix_mean(rows: Rows) -> Tensor:
     return found
 
 
-def _shrinkage(rows: Rows) -> Tensor:
+def _shrinkage(rows: _Rows) -> Tensor:
     r"""$(1 - \lambda) m + \lambda M$, the other rows of the prompt and the other prompts.
 
     m is the mean of k other rows, with error variance $\sigma^2 / k$. M is the mean over the other
@@ -286,7 +286,7 @@ def _shrinkage(rows: Rows) -> Tensor:
     return torch.lerp(own, centre[rows.prompt], weight)
 
 
-def _optimal(rows: Rows) -> Tensor:
+def _optimal(rows: _Rows) -> Tensor:
     r"""$\sum_{j \ne i} w_j r_j / \sum_{j \ne i} w_j$, w the squared scores; leave-one-out at w = 0.
 
     The baseline that minimises the sum of the variances is $E[w r] / E[w]$.
@@ -312,11 +312,11 @@ def _optimal(rows: Rows) -> Tensor:
     return found if energy.ndim == 2 else found.squeeze(-1)
 
 
-def _group_mean(rows: Rows) -> Tensor:
+def _group_mean(rows: _Rows) -> Tensor:
     return (rows.sums(rows.rewards) / rows.number)[rows.prompt]
 
 
-def _standardised(rows: Rows) -> Tensor:
+def _standardised(rows: _Rows) -> Tensor:
     rows.others('"standardised"')
     found = torch.empty_like(rows.rewards)
     for members in rows.members():
@@ -326,7 +326,7 @@ def _standardised(rows: Rows) -> Tensor:
     return found
 
 
-BASELINES: dict[str, Callable[[Rows], Tensor]] = {
+BASELINES: dict[str, Callable[[_Rows], Tensor]] = {
     "leave-one-out": _leave_one_out,
     "prefix-mean": _prefix_mean,
     "shrinkage": _shrinkage,
@@ -336,7 +336,7 @@ BASELINES: dict[str, Callable[[Rows], Tensor]] = {
 }
 
 
-def _given(baseline: object, rows: Rows) -> Tensor:
+def _given(baseline: object, rows: _Rows) -> Tensor:
     """The caller's own baseline, ``(rows,)`` or ``(rows, T)``."""
     if baseline is None:
         return torch.zeros_like(rows.rewards)
