@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: test demo lint docs bench storm clean
+.PHONY: test demo lint docs integrations bench storm clean
 
 $(BIN)/.installed: pyproject.toml paper/pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -31,6 +31,16 @@ lint: $(BIN)/.installed
 docs: .venv-docs/.installed
 	PYTHONPATH=tools NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build -q --strict
 
+# Pyro, transformers, TRL, Lightning and others. torch comes first, so that none of them chooses it.
+.venv-integrations/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-integrations
+	.venv-integrations/bin/python -m pip install -q -c constraints.txt torch==2.13.0
+	.venv-integrations/bin/python -m pip install -q -c constraints.txt -e '.[test,integrations]'
+	touch $@
+
+integrations: .venv-integrations/.installed
+	.venv-integrations/bin/python -m pytest -q tests/integrations src/dbsurf/integrations
+
 bench: $(BIN)/.installed
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/vae.py
@@ -42,4 +52,4 @@ storm: $(BIN)/.installed
 	PYTHONPATH=tests:paper/tests OMP_NUM_THREADS=1 nice -n 10 $(BIN)/python -m storm --minutes $(MINUTES) --seed $(SEED)
 
 clean:
-	rm -rf .venv .venv-docs site runs
+	rm -rf .venv .venv-docs .venv-integrations site runs

@@ -1,18 +1,8 @@
-"""What the tests of both distributions share: one thread, one seed."""
+"""What pytest does not import where the extra ``integrations`` is not installed."""
 
-from __future__ import annotations
+from importlib.util import find_spec
 
-import os
-
-# Before torch is imported: some virtual machines announce half-precision instructions that kill a
-# process. No test needs them.
-os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")
-
-import pytest
-import torch
-
-
-@pytest.fixture(autouse=True)
-def _reproducible() -> None:
-    torch.set_num_threads(1)
-    torch.manual_seed(20230907)
+NEEDS = {"language.py": "transformers", "trl.py": "trl", "pyro.py": "pyro"}
+collect_ignore = [
+    f"src/dbsurf/integrations/{file}" for file, needed in NEEDS.items() if find_spec(needed) is None
+]

@@ -25,6 +25,7 @@ def test_every_example_is_tested_here():
     assert {path.stem for path in FOLDER.glob("*.py")} == {
         "attention",
         "bandit",
+        "epidemic",
         "patches",
         "policy",
         "variational",
@@ -71,6 +72,13 @@ def test_an_example_is_short_and_says_how_to_run_it(name):
     text = (FOLDER / f"{name}.py").read_text()
     assert 40 <= len(text.splitlines()) <= 100
     assert f"python examples/{name}.py" in text
+
+
+def test_epidemic_finds_a_cheap_plan(capsys):
+    costs = example("epidemic").main(steps=120)
+    assert costs["dbsurf.Search"] < 0.8 * costs["best of random plans"]
+    assert costs["dbsurf.Search"] < 0.4 * costs["nothing"]
+    assert "closed" in capsys.readouterr().out
 
 
 def test_patches_are_found_that_tell_the_digits(capsys, monkeypatch):

@@ -21,8 +21,9 @@ PAGE = ROOT / "CONTRIBUTING.md"
 FIRST, LAST = "<!-- imports -->\n", "<!-- end of imports -->"
 #: What `pip install dbsurf` brings beside Python's own library.
 NEEDS = {"torch", "numpy"}
-#: Used where a caller has them: laws that scipy made, tables and figures of a comparison.
-OPTIONAL = {"scipy", "pandas", "matplotlib", "typing_extensions"}
+#: Used where a caller has them: laws that scipy made, tables and figures of a comparison, and in
+#: `dbsurf.integrations` the library that is adapted.
+OPTIONAL = {"scipy", "pandas", "matplotlib", "typing_extensions", "transformers", "pyro"}
 
 
 @cache

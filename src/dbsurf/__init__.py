@@ -45,9 +45,12 @@ from dbsurf.estimators import (
     get,
     register,
 )
+from dbsurf.estimators.one_hot import one_hot
+from dbsurf.gradient.ranks import average_states
 from dbsurf.gradient.surrogate import surrogate
 from dbsurf.samplers.dbsample import discrepancy
 from dbsurf.samplers.min_discrepancy import sample
+from dbsurf.simulate import Search
 
 __version__ = "0.1.0"
 
@@ -80,12 +83,14 @@ __all__ = [
     "QuadraticCV",
     "ReinMax",
     "Reinforce",
+    "Search",
     "SpotCheck",
     "StickBreaking",
     "StraightThrough",
     "StructuredCV",
     "UnorderedSet",
     "available",
+    "average_states",
     "compare",
     "discrepancy",
     "distributions",
@@ -94,6 +99,7 @@ __all__ = [
     "get",
     "laws",
     "measure",
+    "one_hot",
     "register",
     "sample",
     "samplers",

@@ -143,16 +143,19 @@ def baseline(given: object, f_values: Tensor) -> Tensor | float:
     return cast
 
 
-def finite_tensor(values: Tensor, demand: str) -> None:
-    """Check that no entry is NaN or infinite; ``demand`` says what was expected."""
+def finite_tensor(values: Tensor, demand: str, *, optional: bool = True) -> None:
+    """Check that no entry is NaN or infinite; ``demand`` says what was expected.
+
+    ``optional`` says whether the caller has ``validate=``.
+    """
     if values.numel() == 0 or under_transform():
         return
     low, high = torch.aminmax(values.detach())  # NaN spreads into both, and no copy is made
     if not (torch.isfinite(low) and torch.isfinite(high)):
         bad = ~torch.isfinite(values.detach())
         raise ValueError(
-            f"{demand}, got {int(bad.sum())} of {bad.numel()} that are NaN or infinite "
-            "(validate=False turns this check off)"
+            f"{demand}, got {int(bad.sum())} of {bad.numel()} that are NaN or infinite"
+            f"{' (validate=False turns this check off)' if optional else ''}"
         )
 
 

@@ -155,3 +155,24 @@ CASES = {
 def test_one_clear_error(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_messages_about_rewards_and_peers():
+    log_probs = torch.zeros(2, 3, 4, requires_grad=True)
+    rewards = torch.tensor([[1, 0, 1], [0, 0, 1]])
+    whole = sequences.sequence_loss(log_probs, rewards)  # integers, as rewards often are
+    torch.testing.assert_close(whole, sequences.sequence_loss(log_probs, rewards.float()))
+    bad = rewards.float()
+    bad[0, 1] = torch.nan
+    with pytest.raises(ValueError, match="f_values must be finite, got 1 of 6") as found:
+        sequences.sequence_loss(log_probs, bad)
+    assert "validate" not in str(found.value)
+    by_token = torch.zeros(2, 3, 4)
+    by_token[0, 0, 0] = torch.inf
+    with pytest.raises(ValueError, match="rewards must be finite, got 1 of 24"):
+        sequences.trajectory_loss(log_probs, by_token)
+    outside = torch.ones(2, 3, 4, dtype=torch.bool)
+    outside[0, 0, 0] = False  # a reward outside the mask does not count
+    assert torch.isfinite(sequences.trajectory_loss(log_probs, by_token, mask=outside)).all()
+    with pytest.raises(ValueError, match="peers must be a bool tensor.*got NoneType; a group"):
+        sequences.prefix_mean(rewards.float(), None, torch.zeros(2, 3, 4))

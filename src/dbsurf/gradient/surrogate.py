@@ -52,8 +52,9 @@ def surrogate(
             f"shape {tuple(log_probs.shape)}" if isinstance(log_probs, Tensor) else type(log_probs)
         )
         raise ValueError(f"log_probs must be a tensor of shape (n, *batch), got {got}")
-    f_values = function_values(f_values, log_probs.shape, finite=True, name="f_values must be")
-    checks.finite_tensor(log_probs, "log_probs must be finite")
+    f_values = function_values(f_values, log_probs.shape, finite=False, name="f_values must be")
+    checks.finite_tensor(f_values, "f_values must be finite", optional=False)
+    checks.finite_tensor(log_probs, "log_probs must be finite", optional=False)
     n = log_probs.shape[0]
     weights = f_values.detach().to(torch.promote_types(f_values.dtype, torch.float32))
     if isinstance(baseline, str):

@@ -1,5 +1,6 @@
 """Groups of autoregressive samples, group baselines, trajectories."""
 
+from dbsurf.sequences.advantages import advantages, squared_scores
 from dbsurf.sequences.arithmetic import ArithmeticGroup
 from dbsurf.sequences.baselines import (
     RunningMean,
@@ -19,6 +20,7 @@ from dbsurf.sequences.codes import (
     IIDGroup,
     SystematicGroup,
 )
+from dbsurf.sequences.samples import Samples, policy_loss
 from dbsurf.sequences.trajectories import (
     rewards_to_go,
     sequence_loss,
@@ -35,15 +37,19 @@ __all__ = [
     "Group",
     "IIDGroup",
     "RunningMean",
+    "Samples",
     "StochasticBeam",
     "SystematicGroup",
+    "advantages",
     "group_mean",
     "leave_one_out",
     "other_groups",
     "peer_mean",
+    "policy_loss",
     "prefix_mean",
     "rewards_to_go",
     "sequence_loss",
+    "squared_scores",
     "standardised",
     "token_log_probs",
     "trajectory_loss",

@@ -252,6 +252,11 @@ def _beside(f_values: Tensor, peers: Tensor) -> Tensor:
     """The f-values with a last axis for the steps, once they and the peers fit."""
     n = _group_size(f_values, 1)
     f_values = f_values.detach()
+    if not isinstance(peers, Tensor):
+        raise ValueError(
+            "peers must be a bool tensor [i, j, *batch, t], got "
+            f"{described(peers)}; a group drawn here or made by Group.from_samples has it"
+        )
     if f_values.ndim == peers.ndim - 2:
         f_values = f_values.unsqueeze(-1)
     fits = f_values.ndim == peers.ndim - 1 and f_values.shape[:-1] == peers.shape[1:-1]

@@ -11,11 +11,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from numbers import Integral
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from dbsurf.sequences.inverse import Interval, invert
+
+if TYPE_CHECKING:
+    from dbsurf.sequences.samples import Samples
 
 NEVER = torch.iinfo(torch.int32).max
 
@@ -52,6 +56,33 @@ class Group:
                 f"got a generator on {generator.device}"
             )
         self.generator = generator
+
+    @staticmethod
+    def from_samples(
+        ids: Any, log_probs: Any = None, *, n: int | None = None, mask: Tensor | None = None
+    ) -> Samples:
+        """A group of independent sequences that were drawn elsewhere.
+
+        Three forms are understood, for all arguments alike: tensors ``(n, *batch, T)``; flat rows
+        with ``n``, those of one prompt after each other, as a tensor ``(batch * n, T)`` or a list
+        of rows; lists ``[prompt][completion][token]``. Rows of lists may have different lengths.
+        Flat rows without ``n`` are an error: they could be one large group or many small ones.
+
+        Args:
+            ids: numbers of the tokens.
+            log_probs: their log-probabilities under the policy that drew them.
+            n: number of completions of each prompt, for flat rows.
+            mask: bool, True for tokens that belong to a completion.
+
+        Examples:
+            >>> ids = [[[5, 1, 2], [5, 2]], [[4, 2], [3, 3, 2]]]  # two prompts, two completions
+            >>> group = Group.from_samples(ids)
+            >>> group.tokens.shape, group.mask.sum().item()  # (n, batch, T)
+            (torch.Size([2, 2, 3]), 10)
+        """
+        from dbsurf.sequences.samples import from_samples  # (which makes a subclass)
+
+        return from_samples(ids, log_probs, n=n, mask=mask)
 
     def _random(self, *shape: int) -> Tensor:
         return torch.rand(shape, dtype=torch.float64, device=self.device, generator=self.generator)

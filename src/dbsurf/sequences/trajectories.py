@@ -7,6 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from dbsurf import checks
 from dbsurf.gradient.surrogate import surrogate
 from dbsurf.sequences.codes import described
 
@@ -61,6 +62,7 @@ def sequence_loss(
             f"f_values must have shape {tuple(log_probs.shape[:-1])} (n, *batch), "
             f"got {described(f_values)}"
         )
+    f_values = _rewards(f_values, "f_values", log_probs)
     to_go = f_values.detach().unsqueeze(-1).expand(log_probs.shape)
     if isinstance(baseline, Tensor) and baseline.ndim < log_probs.ndim:
         baseline = baseline.unsqueeze(-1)
@@ -105,6 +107,7 @@ def trajectory_loss(
             f"rewards must have the shape of log_probs {tuple(log_probs.shape)} (n, *batch, T), "
             f"got {described(rewards)}"
         )
+    rewards = _rewards(rewards.masked_fill(~mask, 0), "rewards", log_probs)
     to_go = rewards_to_go(rewards, mask=mask, discount=discount)
     powers = discount ** torch.arange(rewards.shape[-1]).to(rewards)
     weighted = (rewards * powers).masked_fill(~mask, 0)
@@ -152,6 +155,15 @@ def _score_part(
     masked = (log_probs * factor).masked_fill(~mask, 0)
     tokens = surrogate(masked, to_go.to(log_probs), baseline=baseline)  # (*batch, T)
     return (tokens - tokens.detach()).sum(-1)
+
+
+def _rewards(rewards: Tensor, name: str, log_probs: Tensor) -> Tensor:
+    """The rewards as floating-point numbers: those of 0 and 1 often are integers or bool."""
+    if not rewards.is_floating_point():
+        return rewards.to(log_probs.dtype)
+    # (Here, where one reward is counted once, not once for each token.)
+    checks.finite_tensor(rewards, f"{name} must be finite", optional=False)
+    return rewards
 
 
 def _checked(log_probs: Tensor, mask: Tensor | None) -> Tensor:

@@ -1,0 +1,117 @@
+"""Losses of Pyro beside `dbsurf.integrations.pyro.ELBO`: variance and time at equal evaluations.
+
+    python benchmarks/pyro_elbo.py
+
+A mixture of three Gaussians with outliers: a category and a bit for each of 50 observations. The
+gradient with respect to the guide's logits is measured at the start and after 400 steps with exact
+gradients. Needs the extra ``integrations``.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pyro
+import pyro.distributions as dist
+import torch
+from pyro import poutine
+from pyro.infer import SVI, Trace_ELBO, TraceEnum_ELBO, TraceGraph_ELBO, config_enumerate
+from pyro.ops.indexing import Vindex
+from torch import Tensor
+
+import dbsurf
+from dbsurf.integrations.pyro import ELBO
+
+N, DRAWS, PARTICLES = 50, 200, 8
+AVERAGE = {"baseline": {"use_decaying_avg_baseline": True}}
+
+
+def observations() -> Tensor:
+    random = torch.Generator().manual_seed(0)
+    centres = torch.tensor([-3.0, 0.0, 3.0])[torch.randint(3, (N,), generator=random)]
+    return centres + torch.randn(N, generator=random)
+
+
+def model(data: Tensor) -> None:
+    means = pyro.param("means", torch.tensor([-2.0, 0.5, 2.0]))
+    with pyro.plate("data", len(data)):
+        k = pyro.sample("k", dist.Categorical(torch.ones(3) / 3))
+        outlier = pyro.sample("outlier", dist.Bernoulli(0.1))
+        pyro.sample("x", dist.Normal(Vindex(means)[k.long()], 1 + 4 * outlier), obs=data)
+
+
+def guide(data: Tensor, infer: Any = None) -> None:
+    k = pyro.param("k_logits", torch.zeros(len(data), 3))
+    outlier = pyro.param("outlier_logits", torch.zeros(len(data)))
+    with pyro.plate("data", len(data)):
+        pyro.sample("k", dist.Categorical(logits=k), infer=dict(infer or {}))
+        pyro.sample("outlier", dist.Bernoulli(logits=outlier), infer=dict(infer or {}))
+
+
+def with_baseline(data: Tensor) -> None:
+    guide(data, AVERAGE)
+
+
+def gradient(loss: Any, guide: Any, data: Tensor) -> Tensor:
+    with poutine.trace(param_only=True) as seen:
+        loss.loss_and_grads(model, guide, data)
+    found = []
+    for name, site in sorted(seen.trace.nodes.items()):
+        parameter = site["value"].unconstrained()
+        if name.endswith("logits") and parameter.grad is not None:
+            found.append(parameter.grad.flatten().clone())
+        parameter.grad = None
+    return torch.cat(found)
+
+
+def measured(loss: Any, guide: Any, data: Tensor) -> tuple[float, float]:
+    """The variance of the gradient, summed, and milliseconds a draw."""
+    for _ in range(20):  # baselines and control variates learn
+        gradient(loss, guide, data)
+    began = time.perf_counter()
+    table = torch.stack([gradient(loss, guide, data) for _ in range(DRAWS)])
+    return table.var(0).sum().item(), 1000 * (time.perf_counter() - began) / DRAWS
+
+
+def losses() -> dict[str, tuple[Any, Any]]:
+    several: Any = {"num_particles": PARTICLES, "vectorize_particles": True}
+    return {
+        "Trace_ELBO": (Trace_ELBO(**several), guide),
+        "TraceGraph_ELBO": (TraceGraph_ELBO(**several), guide),
+        "TraceGraph_ELBO, average baseline": (TraceGraph_ELBO(**several), with_baseline),
+        "ELBO(LOORF(8))": (ELBO(dbsurf.LOORF(PARTICLES)), guide),
+        "ELBO(Reinforce(8, running mean))": (
+            ELBO(dbsurf.Reinforce(PARTICLES, baseline="running-mean", batch_shape=(N,))),
+            guide,
+        ),
+        "ELBO(Exact())": (ELBO(dbsurf.Exact()), guide),
+        "TraceEnum_ELBO": (TraceEnum_ELBO(max_plate_nesting=1), config_enumerate(guide)),
+    }
+
+
+def main() -> None:
+    data, columns = observations(), []
+    for steps in (0, 400):
+        pyro.clear_param_store()
+        pyro.set_rng_seed(0)
+        svi = SVI(
+            model,
+            config_enumerate(guide),
+            pyro.optim.Adam({"lr": 0.05}),
+            loss=TraceEnum_ELBO(max_plate_nesting=1),
+        )
+        svi.evaluate_loss(data)  # makes the parameters
+        for _ in range(steps):
+            svi.step(data)
+        columns.append({name: measured(*pair, data) for name, pair in losses().items()})
+    print("| loss | variance at the start | after 400 steps | time |")
+    print("| --- | --- | --- | --- |")
+    base = [column["ELBO(LOORF(8))"] for column in columns]
+    for name in columns[0]:
+        early, late = (column[name][0] / b[0] for column, b in zip(columns, base, strict=True))
+        print(f"| `{name}` | {early:.2f} | {late:.2f} | {columns[0][name][1] / base[0][1]:.1f} |")
+
+
+if __name__ == "__main__":
+    main()
