@@ -19,6 +19,7 @@ RESULTS = Path("docs/results/league")
 EARLY = "MNIST VAE, 200 bits, 2,000 steps"
 LATE = "MNIST VAE, 200 bits, 30,000 steps (learning along the last 2,000)"
 EVALUATIONS = 4
+INK = {False: "#22252e", True: "#e6e8ef"}  # of text, on a light and on a dark page
 
 # Kind of estimator: colour on a light and on a dark page, and mark.
 KINDS = {
@@ -48,7 +49,7 @@ def points(league: pd.DataFrame) -> pd.DataFrame:
 
 def draw(axes: Axes, table: pd.DataFrame, *, dark: bool) -> None:
     """A row an estimator, the lowest variance on top; every mark has its name beside it."""
-    ink = "#e6e8ef" if dark else "#22252e"
+    ink = INK[dark]
     for row, (_, one) in enumerate(table.iterrows()):
         light, bright, mark = KINDS[one.kind]
         colour = bright if dark else light
@@ -79,13 +80,14 @@ def draw(axes: Axes, table: pd.DataFrame, *, dark: bool) -> None:
     axes.legend(
         loc="upper right", fontsize=8, labelcolor=ink, framealpha=0, bbox_to_anchor=(1, 0.98)
     )
+
+
+def finding(table: pd.DataFrame) -> str:
+    """The title says what the picture shows."""
     best = table[table.kind != "biased"].iloc[-1]
-    axes.set_title(
+    return (
         f"Without bias, {best['name']} has the least noise: {best.early:.2g} of LOORF's variance\n"
-        "(MNIST VAE with 200 bits, after 2,000 steps of training)",
-        loc="left",
-        fontsize=10,
-        color=ink,
+        "(MNIST VAE with 200 bits, after 2,000 steps of training)"
     )
 
 
@@ -96,6 +98,7 @@ def main() -> None:
     for name, dark in (("summary", False), ("summary-dark", True)):
         figure, axes = plt.subplots(figsize=(6.6, 5.8), layout="constrained")
         draw(axes, table, dark=dark)
+        figure.suptitle(finding(table), x=0.01, ha="left", fontsize=11, color=INK[dark])
         figure.savefig(RESULTS / f"{name}.svg", transparent=True, metadata={"Date": None})
         plt.close(figure)
 

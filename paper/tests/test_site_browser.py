@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -71,3 +73,9 @@ def test_the_theme_can_be_switched(browser, site):
     before = browser.evaluate(scheme)
     browser.evaluate("document.querySelector('label[for^=__palette]:not([hidden])').click()")
     assert {before, browser.evaluate(scheme)} == {"default", "slate"}
+
+
+def test_the_cheat_sheet_is_one_sheet_of_paper(browser, site):
+    browser.open(site / "cheatsheet.html", 1440)
+    printed = browser.ask("Page.printToPDF", paperWidth=8.27, paperHeight=11.69)["data"]  # A4
+    assert len(re.findall(rb"/Type\s*/Page\b", base64.b64decode(printed))) == 1
