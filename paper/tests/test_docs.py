@@ -15,6 +15,7 @@ import torch
 import yaml
 
 import dbsurf
+import dbsurf_paper
 from dbsurf import distributions, estimators, laws, measure, samplers, sequences
 from dbsurf_paper.commands import parsing
 from dbsurf_paper.labels import estimator_name
@@ -152,8 +153,9 @@ def test_the_tests_that_theory_names_exist(name):
 def test_the_citation_is_complete_and_of_this_version():
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert {"cff-version", "message", "title", "authors", "license"} <= set(cited)
-    assert cited["version"] == dbsurf.__version__
-    paper = cited["preferred-citation"]
+    assert cited["version"] == dbsurf.__version__ == dbsurf_paper.__version__
+    assert cited["type"] == "software"
+    (paper,) = cited["references"]
     assert {"type", "title", "authors", "year", "doi"} <= set(paper)
     assert [author["family-names"] for author in paper["authors"]] == [
         "Mulet Arabi",

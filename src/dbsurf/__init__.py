@@ -46,7 +46,7 @@ from dbsurf.gradient.surrogate import surrogate
 from dbsurf.samplers.dbsample import discrepancy
 from dbsurf.samplers.min_discrepancy import sample
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "ARM",
