@@ -336,3 +336,16 @@ def test_the_numbers_of_the_page_on_bias_are_those_of_the_file(monkeypatch):
         block = text.split(f"<!-- {name} -->\n")[1].split(f"\n<!-- end of {name} -->")[0]
         assert block == bias.table([row for row in rows if row["problem"] == name])
         assert block.count("\n") == len(bias.ESTIMATORS) + 1
+
+
+def test_the_summary_figure_has_one_mark_an_estimator_and_says_what_the_league_says(monkeypatch):
+    monkeypatch.syspath_prepend(str(STUDIES))
+    figure = importlib.import_module("summary_figure")
+    league = pd.read_csv(STUDIES.parents[1] / figure.RESULTS / "league.csv")
+    table = figure.points(league)
+    assert table.name.is_unique
+    assert table.early["loorf"] == table.late["loorf"] == 1
+    best = table[table.kind != "biased"].iloc[-1]
+    assert best.early == table.early[table.kind != "biased"].min()
+    assert f"{best.early:.2g}" in figure.finding(table)
+    assert set(table.index[table.kind == "biased"]) >= {"reinmax", "dbsurf", "straightthrough"}

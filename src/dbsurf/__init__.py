@@ -52,7 +52,7 @@ from dbsurf.samplers.dbsample import discrepancy
 from dbsurf.samplers.min_discrepancy import sample
 from dbsurf.simulate import Search
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "ARM",

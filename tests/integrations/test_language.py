@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dbsurf import sequences
-from dbsurf.sequences import IID, Arithmetic, StochasticBeam, Systematic
+from dbsurf.sequences import ArithmeticGroup, IIDGroup, StochasticBeam, SystematicGroup
 
 transformers = pytest.importorskip("transformers", reason="needs dbsurf[integrations]")
 
@@ -55,7 +55,7 @@ def seeded(seed: int = 0) -> torch.Generator:
 
 
 def group(name: str, n: int = 6) -> sequences.Codes | StochasticBeam:
-    kinds = {"iid": IID, "systematic": Systematic, "arithmetic": Arithmetic}
+    kinds = {"iid": IIDGroup, "systematic": SystematicGroup, "arithmetic": ArithmeticGroup}
     if name == "beam":
         return StochasticBeam(n, 2, generator=seeded())
     return kinds[name](n, 2, generator=seeded())
@@ -93,12 +93,16 @@ def test_log_probs_are_those_of_a_pass_without_cache(name, kind):
 def test_padding_changes_nothing():
     model = gpt2()
     short = generate(
-        model, PROMPTS[:1, 2:], IID(3, 1, generator=seeded()), max_new_tokens=4, eos_token_id=END
+        model,
+        PROMPTS[:1, 2:],
+        IIDGroup(3, 1, generator=seeded()),
+        max_new_tokens=4,
+        eos_token_id=END,
     )
     padded = generate(
         model,
         PROMPTS[:1],
-        IID(3, 1, generator=seeded()),
+        IIDGroup(3, 1, generator=seeded()),
         attention_mask=PADDING[:1],
         max_new_tokens=4,
         eos_token_id=END,
@@ -115,7 +119,7 @@ def test_the_group_is_drawn_from_the_processed_law(options):
     """A systematic group of n has each token floor(n p) or ceil(n p) times: an exact test."""
     model, n = gpt2().eval(), 500
     found = generate(
-        model, PROMPTS, Systematic(n, 2, generator=seeded()), max_new_tokens=1, **options
+        model, PROMPTS, SystematicGroup(n, 2, generator=seeded()), max_new_tokens=1, **options
     )
     scores = model(input_ids=PROMPTS).logits[:, -1].detach() / options.get("temperature", 1.0)
     if "top_k" in options:
@@ -158,7 +162,7 @@ def test_weights_of_a_beam_make_the_mean_unbiased():
 
 def test_one_step_of_training_with_every_part():
     model = llama()
-    codes = Systematic(4, 2, groups=2, generator=seeded())
+    codes = SystematicGroup(4, 2, groups=2, generator=seeded())
     found = generate(
         model, PROMPTS, codes, attention_mask=PADDING, max_new_tokens=5, eos_token_id=END
     )
@@ -183,7 +187,7 @@ def test_processors_come_first_and_see_the_tokens():
         return logits.index_fill(-1, torch.tensor([4]), -torch.inf)
 
     found = generate(
-        model, PROMPTS, IID(3, 2), max_new_tokens=3, processors=[no_four], temperature=5.0
+        model, PROMPTS, IIDGroup(3, 2), max_new_tokens=3, processors=[no_four], temperature=5.0
     )
     assert not (found.ids == 4).any()
     assert seen[:3] == [(6, 3), (6, 4), (6, 5)]
@@ -193,7 +197,7 @@ def test_processors_come_first_and_see_the_tokens():
     ("options", "message"),
     [
         ({"input_ids": [[1, 2]]}, "input_ids must be int64"),
-        ({"group": IID(3, 5)}, "group must have one batch of 2 prompts"),
+        ({"group": IIDGroup(3, 5)}, "group must have one batch of 2 prompts"),
         ({"group": "iid"}, "group must be one of dbsurf.sequences"),
         ({"attention_mask": torch.tensor([[1, 1, 0], [1, 1, 1]])}, "end with 1 in every row"),
         ({"temperature": 0.0}, "temperature must be a number > 0"),
@@ -203,13 +207,13 @@ def test_processors_come_first_and_see_the_tokens():
     ],
 )
 def test_wrong_input(options, message):
-    given = {"input_ids": PROMPTS, "group": IID(3, 2), "max_new_tokens": 2} | options
+    given = {"input_ids": PROMPTS, "group": IIDGroup(3, 2), "max_new_tokens": 2} | options
     with pytest.raises(ValueError, match=message):
         generate(gpt2(), given.pop("input_ids"), given.pop("group"), **given)
 
 
 def test_a_group_is_used_once():
-    used = IID(3, 2)
+    used = IIDGroup(3, 2)
     generate(gpt2(), PROMPTS, used, max_new_tokens=1)
     with pytest.raises(ValueError, match="group must be new"):
         generate(gpt2(), PROMPTS, used, max_new_tokens=1)

@@ -10,7 +10,7 @@ import pytest
 
 from dbsurf import sequences
 
-PAGE = Path(__file__).parents[2] / "docs" / "sequences.md"
+PAGE = Path(__file__).parents[2] / "docs" / "api" / "sequences.md"
 
 
 @pytest.mark.parametrize("name", sequences.__all__)

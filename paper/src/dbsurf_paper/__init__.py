@@ -1,3 +1,3 @@
 """The paper's experiments on top of the library `dbsurf`, and the command that runs them."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

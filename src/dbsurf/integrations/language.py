@@ -83,7 +83,8 @@ def generate(
     Args:
         model: a causal language model of transformers with a key-value cache.
         input_ids: prompts ``(batch, P)``, padded on the left.
-        group: a new group with this batch, such as ``SystematicGroup(8, len(input_ids), groups=2)``.
+        group: a new group with this batch, such as
+            ``SystematicGroup(8, len(input_ids), groups=2)``.
         max_new_tokens: the largest number of tokens of a completion.
         attention_mask: ``(batch, P)``, 0 for padding; all ones if not given.
         temperature: the logits are divided by it.
@@ -99,7 +100,8 @@ def generate(
         >>> from dbsurf.sequences import SystematicGroup
         >>> model = GPT2LMHeadModel(GPT2Config(vocab_size=20, n_embd=8, n_layer=1, n_head=1))
         >>> prompts = torch.tensor([[3, 4], [5, 6]])
-        >>> found = generate(model, prompts, SystematicGroup(4, 2), max_new_tokens=3, eos_token_id=1)
+        >>> group = SystematicGroup(4, 2)
+        >>> found = generate(model, prompts, group, max_new_tokens=3, eos_token_id=1)
         >>> found.ids.shape[:2]  # (n, batch)
         torch.Size([4, 2])
     """

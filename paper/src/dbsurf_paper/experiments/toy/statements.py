@@ -144,7 +144,7 @@ def _bias_and_correlation(data: pd.DataFrame, ratio: pd.DataFrame) -> list[State
             f"For n = 2 the correlation falls with α for {sum(falls)} of {len(falls)} values of p.",
         ),
         Statement(
-            "eq. (var_g), appendix A.4",
+            "the variance formula, appendix A.4",
             "The n = 2 variance has four regimes and falls with α.",
             verdict(float(error < 1e-9) * float(np.mean(monotone))),
             f"The formula and the exact variance differ by at most {error:.1g} of LOORF's. For "
