@@ -12,7 +12,12 @@ from dbsurf.distributions import Combination
 from dbsurf.distributions.base import at_least_float32
 from dbsurf.distributions.structured_coordinates import WithLogPartition
 from dbsurf.estimators.leave_one_out import loorf_weights
-from dbsurf.gradient.context import check_first_call, check_sizes, features_of
+from dbsurf.gradient.context import (
+    check_declared,
+    check_first_call,
+    check_sizes,
+    features_of,
+)
 from dbsurf.gradient.declaration import LOG_PARTITION, Variant
 from dbsurf.gradient.estimator import Estimator
 from dbsurf.gradient.fitting import RunningRatio, RunningRegression
@@ -141,8 +146,8 @@ class StructuredCV(Estimator[WithLogPartition]):
         self.sizes: Tensor
         self.register_buffer("sizes", torch.zeros(2, dtype=torch.long))  # statistics, features
         self.regression: RunningRegression | None = None
+        check_declared(size, context)
         if size is not None:
-            checks.sample_count(size, owner="the size of StructuredCV")
             self._build(size, context)
 
     def check(self, dist: Any) -> None:
