@@ -88,7 +88,9 @@ def train(data: dict[str, Tensor], name: str, steps: int, seed: int) -> tuple[li
             )
 
         if estimator is not None:
-            loss = estimator(f, KSubset(logits.expand(BATCH, PATCHES), CHOSEN)).mean()
+            law = KSubset(logits.expand(BATCH, PATCHES), CHOSEN)
+            # Which patches matter depends on the digit: StructuredCV uses that, the others do not.
+            loss = estimator(f, law, context=F.one_hot(digits, 10).float()).mean()
         elif name == "fixed":
             loss = f(KSubset(logits, CHOSEN).mode.expand(1, BATCH, -1)).mean()
         else:
