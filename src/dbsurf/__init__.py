@@ -6,7 +6,8 @@ loss.backward()
 """
 
 from dbsurf import distributions, estimators, laws, measure, samplers, sequences
-from dbsurf.compare import Comparison, compare
+from dbsurf.compare import compare
+from dbsurf.comparison import Comparison
 from dbsurf.distributions import Finite
 from dbsurf.estimators import (
     ARM,

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import dbsurf
-from dbsurf.estimators import Drawn, relax, relaxation
+from dbsurf.estimators import Drawn, relaxation
 from smooth_problems import bits, exact, f, f64
 
 
@@ -46,7 +46,7 @@ def test_relaxed_control_variates_are_unbiased_by_quadrature(name, point, monkey
     bound, slope = relaxation.noisy_logits_given(
         dbsurf.distributions.coordinates(law), samples[None], None
     )
-    noise = relax.Noise(bound, bound, slope)
+    noise = relaxation.Noise(bound, bound, slope)
     estimator.eval().draw_samples = lambda law, generator: Drawn(samples[None], noise)
     gradient = estimator.estimate(f, law).grad
     total = weights * mass.repeat_interleave(count)

@@ -16,8 +16,9 @@ from dbsurf.estimators.marginal_gradient import MarginalGradient
 from dbsurf.estimators.mdsurf import MDsurf
 from dbsurf.estimators.muprop import MuProp
 from dbsurf.estimators.quadratic import QuadraticCV
+from dbsurf.estimators.rebar import REBAR
 from dbsurf.estimators.reinforce import Reinforce
-from dbsurf.estimators.relax import REBAR, RELAX
+from dbsurf.estimators.relax import RELAX
 from dbsurf.estimators.rodeo import RODEO
 from dbsurf.estimators.spotcheck import SpotCheck
 from dbsurf.estimators.stick_breaking import StickBreaking

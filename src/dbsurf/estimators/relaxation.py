@@ -7,12 +7,18 @@ $\sigma(z/\tau)$ or $\mathrm{softmax}(z/\tau)$ at a temperature $\tau$.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from dbsurf.distributions import Bits, ByLogits
 from dbsurf.distributions.base import at_least_float32
+from dbsurf.gradient.declaration import WITH_LOGITS
+from dbsurf.gradient.estimator import Estimator
+from dbsurf.gradient.pipeline import Drawn
 from dbsurf.samplers.base import uniform
+from dbsurf.samplers.iid import IID
 
 
 def log_odds(law: ByLogits) -> Tensor:
@@ -89,3 +95,52 @@ def event_sum(tensor: Tensor, batch_dims: int) -> Tensor:
 def _inside(uniforms: Tensor) -> Tensor:
     """Uniform numbers without 0, whose logarithm is infinite; 1 is never among them."""
     return uniforms.clamp(min=torch.finfo(uniforms.dtype).eps / 4)
+
+
+# --- what REBAR and RELAX share -------------------------------------------------------------------
+
+
+class Noise(NamedTuple):
+    """The noise behind the samples: two independent draws of z given each sample.
+
+    Attributes:
+        free: the first, as a function of the logits an unconditional draw of z.
+        bound: the second, as a function of the logits a draw of z that rounds to its sample.
+        slope: the derivative of ``bound`` with respect to the logits.
+    """
+
+    free: Tensor
+    bound: Tensor
+    slope: Tensor
+
+
+class Relaxing(Estimator[ByLogits]):
+    """Draws the samples, and then z given the samples, twice."""
+
+    accepts = WITH_LOGITS
+    learns = True
+    needs_call = True
+
+    def __init__(self, n: int, *, validate: bool) -> None:
+        super().__init__(n, IID(), validate=validate)
+
+    def draw_samples(self, law: ByLogits, generator: torch.Generator | None) -> Drawn:
+        samples = law.draw(self.sampler, self.n, generator)
+        free, _ = noisy_logits_given(law, samples, generator)
+        return Drawn(samples, Noise(free, *noisy_logits_given(law, samples, generator)))
+
+
+def difference(
+    law: ByLogits, noise: Noise, points: tuple[Tensor, Tensor], slopes: tuple[Tensor, Tensor]
+) -> Tensor:
+    """The mean over samples of the gradient through the free draw minus that of the bound one.
+
+    Args:
+        law: the distribution.
+        noise: the noise behind the samples.
+        points: relaxed samples, free and bound.
+        slopes: gradients with respect to them.
+    """
+    free = through(law, points[0], slopes[0])
+    bound = to_logits(law, noise.slope, through(law, points[1], slopes[1]))
+    return (free - bound).mean(0)

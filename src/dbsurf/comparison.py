@@ -1,0 +1,157 @@
+"""The result of `dbsurf.compare`: a row an estimator, a recommendation, and how both are shown."""
+
+from __future__ import annotations
+
+import html
+import math
+import textwrap
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dbsurf.gradient.estimator import Estimator
+from dbsurf.gradient.registry import get
+
+WIDTH = 80  # columns of a terminal
+
+
+@dataclass(frozen=True)
+class Row:
+    """One estimator's part of a comparison.
+
+    Attributes:
+        estimator: the call that builds it, as `dbsurf.get` takes it; the label of an object that
+            the caller gave.
+        unbiased: whether it is unbiased by construction.
+        needs_grad_f: whether f has to be differentiable in x for it.
+        grad_f: whether it uses the gradient of f: "yes", "no", or "if f has one".
+        learns: whether it has a state; it is trained on this one problem before it is measured.
+        evaluations: evaluations of f per estimate.
+        variance: trace of the covariance of the estimate, summed over the batch.
+        variance_low: lower end of its 95 % interval.
+        variance_high: upper end.
+        relative_variance: variance over LOORF's.
+        relative_low: lower end of its 95 % interval.
+        relative_high: upper end.
+        bias: length of the difference between mean estimate and reference, noise removed;
+            0 for estimators that are unbiased by construction.
+        mean_squared_error: variance plus the square of the bias.
+        milliseconds: median time of one estimate, f included.
+    """
+
+    estimator: str
+    unbiased: bool
+    needs_grad_f: bool
+    grad_f: str
+    learns: bool
+    evaluations: int
+    variance: float
+    variance_low: float
+    variance_high: float
+    relative_variance: float
+    relative_low: float
+    relative_high: float
+    bias: float
+    mean_squared_error: float
+    milliseconds: float
+
+
+COLUMNS = ("estimator", "f calls", "grad f", "variance / LOORF's", "bias", "ms")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The result of `compare`: rows by mean squared error, a recommendation, and why.
+
+    Attributes:
+        rows: best first.
+        recommended: the call that builds the recommended estimator; see `build`.
+        reason: why, in one sentence.
+        reference: what the bias was measured against.
+        left_out: estimators that could not be tried, each with the reason.
+    """
+
+    rows: list[Row]
+    recommended: str
+    reason: str
+    reference: str
+    left_out: dict[str, str]
+
+    def build(self) -> Estimator:
+        """The recommended estimator, new."""
+        return get(self.recommended)
+
+    def to_frame(self) -> Any:
+        """The rows as a pandas DataFrame."""
+        import pandas as pd
+
+        return pd.DataFrame([asdict(row) for row in self.rows])
+
+    def plot(self, ax: Any = None) -> Any:
+        """Variance over LOORF's with its 95 % interval, one mark an estimator, as a figure.
+
+        Args:
+            ax: a matplotlib axis to draw into; None for a new figure.
+
+        Returns:
+            The axis.
+        """
+        import matplotlib.pyplot as plt
+
+        rows = [row for row in reversed(self.rows) if row.relative_variance > 0]
+        if ax is None:
+            _, ax = plt.subplots(figsize=(7, 1 + 0.28 * len(rows)), layout="constrained")
+        for place, row in enumerate(rows):
+            colour = "#0072B2" if row.unbiased else "#D55E00"
+            ax.plot([row.relative_low, row.relative_high], [place, place], color=colour, lw=1.5)
+            marker = "o" if row.unbiased else "x"
+            ax.plot(row.relative_variance, place, marker, color=colour, ms=6)
+        ax.axvline(1, color="#777777", lw=1, ls="--")
+        ax.set_yticks(range(len(rows)), [row.estimator for row in rows], fontsize=8)
+        ax.set_xscale("log")
+        ax.set_xlabel("variance over LOORF's at equal evaluations of f (x: biased)")
+        return ax
+
+    def __str__(self) -> str:
+        lines = [list(COLUMNS), *map(_cells, self.rows)]
+        widths = [max(len(line[column]) for line in lines) for column in range(len(COLUMNS))]
+        # The calls are shortened so that a line fits a terminal.
+        widths[0] = min(widths[0], WIDTH - sum(widths[1:]) - 2 * (len(widths) - 1))
+        text = [*textwrap.wrap(f"Use {self.recommended}: {self.reason}.", WIDTH), ""]
+        for label, *words in lines:
+            short = label if len(label) <= widths[0] else f"{label[: widths[0] - 2]}.."
+            padded = [word.rjust(width) for word, width in zip(words, widths[1:], strict=True)]
+            text.append("  ".join([short.ljust(widths[0]), *padded]))
+        text += textwrap.wrap(f"(bias against {self.reference})", WIDTH)
+        for why in dict.fromkeys(self.left_out.values()):
+            labels = [label for label, reason in self.left_out.items() if reason == why]
+            text += textwrap.wrap(f"(left out: {', '.join(labels)}; {why})", WIDTH)
+        return "\n".join(text)
+
+    def _repr_html_(self) -> str:
+        """The same for a notebook."""
+        head = "".join(f"<th>{html.escape(title)}</th>" for title in COLUMNS)
+        rows = []
+        for row in self.rows:
+            cells = [html.escape(cell) for cell in _cells(row)]
+            cells[0] = f"<code>{cells[0]}</code>"
+            if row.estimator == self.recommended:
+                cells[0] = f"<b>{cells[0]}</b>"
+            rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
+        verdict = f"Use <code>{html.escape(self.recommended)}</code>: {html.escape(self.reason)}."
+        body = "".join(rows)
+        return f"<p>{verdict}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cells(row: Row) -> list[str]:
+    ratio_text = "-"
+    if not math.isnan(row.relative_variance):
+        width = max(row.relative_high - row.relative_variance, 0.0)
+        ratio_text = f"{row.relative_variance:.3g} ± {width:.1g}"
+    return [
+        row.estimator,
+        str(row.evaluations),
+        row.grad_f,
+        ratio_text,
+        "none" if row.unbiased else f"{row.bias:.2g}",
+        f"{row.milliseconds:.2f}",
+    ]
