@@ -85,6 +85,8 @@ def test_the_order_is_that_of_a_long_independent_run(name):
             assert a < b + noise, f"{better} before {worse}, but {a} > {b}"
     assert checked >= 2  # a categorical law has three contenders
     for row in found.rows:
+        if row.learns:  # trained on other draws in the long run: it may have learned more or less
+            continue
         interval = row.variance_high - row.variance
         assert abs(row.mean_squared_error - truth[row.estimator][0]) < 4 * interval + 1e-12
 
@@ -93,7 +95,14 @@ def test_rows_fields_table_and_frame():
     found = dbsurf.compare(additive, Independent(Bernoulli(PROBS), 1), 4, draws=40)
     labels = set(_every(4))
     assert {row.estimator for row in found.rows} == labels - set(found.left_out)
-    assert found.left_out == {
+    structured = {label for label, why in found.left_out.items() if "log-partition" in why}
+    assert structured == {
+        "MarginalGradient(4)",
+        "StructuredCV(4)",
+        'StructuredCV(4, form="quadratic")',
+    }
+    others = {k: why for k, why in found.left_out.items() if k not in structured}
+    assert others == {
         "REBAR(1)": "it cannot evaluate f 4 times",
         "VIMCO(4)": "estimators must have the objective E[f], got VIMCO(4), whose objective is "
         "log-mean-exp",

@@ -53,6 +53,7 @@ class CrossFitted(DoubleCV):
         Variant(
             "CrossFitted",
             "#E7298A",
+            "--",
             choose="when f has a gradient at the samples but cannot be evaluated at the mean",
         ),
     )
