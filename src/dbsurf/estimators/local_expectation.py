@@ -174,7 +174,7 @@ class IndeCateR(LocalExpectation):
 
 
 def check_coordinates(owner: object, size: int) -> None:
-    """Check that there is something to take a local expectation of."""
+    """Check that there is a coordinate whose values can be changed."""
     if size == 0:
         name = type(owner).__name__
         raise ValueError(f"dist must have at least one coordinate for {name}, got none")

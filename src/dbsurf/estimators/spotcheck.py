@@ -10,6 +10,7 @@ from torch import Tensor
 
 from dbsurf import checks as check
 from dbsurf.distributions import ByLogits, Combination
+from dbsurf.estimators.local_expectation import check_coordinates
 from dbsurf.estimators.spotcheck_cells import Cells, cells_of
 from dbsurf.estimators.spotcheck_memory import Fade, Known, Memory, Seen
 from dbsurf.gradient.context import check_first_call
@@ -178,6 +179,7 @@ class SpotCheck(Estimator[ByLogits]):
 
     def draw_samples(self, law: ByLogits, generator: torch.Generator | None) -> Drawn:
         cells = cells_of(law)
+        check_coordinates(self, cells.count)
         self._memory_for(cells, law.device)
         plain, n = self.fade(), self.n
         like = law.probs if law.binary else law.probs[..., 0]
@@ -233,7 +235,7 @@ class SpotCheck(Estimator[ByLogits]):
         sample, cell, chance = checks = draw.hidden.checks
         samples, grad_f = cells.flat(draw.samples), cells.flat(draw.grad_f)
         n, batch, count = samples.shape
-        values, others = values.reshape(n, batch), others.reshape(-1, batch)
+        values, others = values.reshape(n, batch), others.reshape(self.checks, batch)
         raw = features(cells, values, grad_f)
         standard = (raw - known.mean) * ratio(torch.ones_like(known.deviation), known.deviation)
         standard = standard.clamp(-CLIP, CLIP)
@@ -260,6 +262,8 @@ class SpotCheck(Estimator[ByLogits]):
     # --- after the estimate ---------------------------------------------------------------------
 
     def learn(self, draw: Draw[ByLogits], combination: Combination) -> None:
+        if draw.f_values.numel() == 0:  # an empty batch says nothing
+            return
         plain = draw.hidden.plain
         if self.memory is not None and not (in_sight(plain) and plain):
             self.memory.update(draw.prepared.known, combination.memo, ~plain)
