@@ -136,7 +136,7 @@ class RELAX(Relaxing):
             flat = points.reshape(*draw.f_values.shape, size)
             wide = {name: leaf.to(points.dtype) for name, leaf in leaves.items()}
             values: Tensor = control.values_at(flat, draw.context, wide)
-            scaled: Tensor = values * unit.to(values.dtype)
+            scaled: Tensor = values * unit.clone().to(values.dtype)  # (not of inference mode)
             return scaled
 
         points = [squash(law, z) for z in noise[:2]]
