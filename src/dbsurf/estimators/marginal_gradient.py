@@ -54,7 +54,6 @@ class MarginalGradient(Estimator[OverVectors]):
             ":",
             choose="for subsets and trees where f is nearly linear and bias does not matter to you",
             bias="unless f is linear",
-            measured=False,
         ),
     )
 

@@ -114,7 +114,6 @@ class StructuredCV(Estimator[WithLogPartition]):
             "#1A237E",
             "--",
             choose="for subsets, label sequences and trees, where f stays the same for long",
-            measured=False,
         ),
         Variant(
             'StructuredCV "quadratic"',
@@ -122,7 +121,6 @@ class StructuredCV(Estimator[WithLogPartition]):
             "-.",
             options={"form": "quadratic"},
             choose="the same with at most 63 statistics, where f has interactions",
-            measured=False,
         ),
     )
 

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
+from torch.distributions import Bernoulli
+
 import dbsurf
 from dbsurf.estimators import estimator_class
 from dbsurf_paper.experiments.league.problems import Place
@@ -76,9 +79,20 @@ def every() -> tuple[list[Entrant], dict[str, str]]:
                 outside[entrant.label] = f"its objective is {estimator.objective}, not the mean"
             elif estimator.n == 0:
                 outside[entrant.label] = "it has no variance"
+            elif not takes_bits(estimator):
+                outside[entrant.label] = f"it is for laws {estimator.accepts.words}"
             else:
                 found.append(entrant)
     return found, outside
+
+
+def takes_bits(estimator: dbsurf.Estimator) -> bool:
+    """Whether an estimator works for independent bits, as every problem of the paper has them."""
+    try:
+        estimator.check(Bernoulli(logits=torch.zeros(1)))
+    except ValueError:
+        return False
+    return True
 
 
 def chosen(labels: Sequence[str]) -> list[Entrant]:
