@@ -9,7 +9,14 @@ from typing import Literal
 from dbsurf_paper.runs.options import EXECUTION, Execution, check_counts, check_rates
 
 Name = Literal[
-    "quadratic", "network", "table", "table-searched", "vae", "categorical-vae", "two-layer-vae"
+    "quadratic",
+    "network",
+    "table",
+    "table-searched",
+    "vae",
+    "categorical-vae",
+    "two-layer-vae",
+    "two-layer-common",
 ]
 FIXED: tuple[Name, ...] = ("quadratic", "network", "table", "table-searched")
 IMAGES = ("mnist", "fashion-mnist", "omniglot")
@@ -105,7 +112,8 @@ def every(options: Options) -> list[Options]:
         found += [replace(options, problem="vae")]
     else:
         found += [replace(options, problem="vae", dataset=name) for name in IMAGES]
-    found += [replace(options, problem=name) for name in ("categorical-vae", "two-layer-vae")]
+    others: tuple[Name, ...] = ("categorical-vae", "two-layer-vae", "two-layer-common")
+    found += [replace(options, problem=name) for name in others]
     if options.dataset != "digits":
         long = replace(options, problem="vae", steps=LONG)
         found += [replace(long, dataset=name) for name in ("fashion-mnist", "mnist", "omniglot")]

@@ -33,6 +33,7 @@ PROBLEMS: dict[str, Callable[[Options], Problem]] = {
     "vae": vaes.plain,
     "categorical-vae": vaes.categorical,
     "two-layer-vae": vaes.two_layers,
+    "two-layer-common": vaes.two_layers_common,
 }
 LEARNING = 4  # evaluations with which estimators learn, or the next number below
 NOTHING, JOINT, CONVERGED = "-", "joint", "converged"
