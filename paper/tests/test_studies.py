@@ -42,7 +42,7 @@ MARKS = (
 )
 MARKS += ("supernet study", "supernet differences", "supernet state", "supernet correlations")
 MARKS += ("goals", "sentences", "tables")
-MARKS += ("results", "longer", "revisions")
+MARKS += ("results", "longer", "revisions", "along", "parameters")
 
 
 @pytest.fixture
@@ -244,6 +244,26 @@ def test_in_equal_time(page, monkeypatch):
             wanted
         )  # (beyond the last as before; never below two samples)
     assert module.at_equal_time(one, {**own, "evaluations": 3, "milliseconds": 3.0}) is None
+
+
+def test_spotcheck_along_a_training(page, monkeypatch):
+    module = study("spotcheck_study", page, monkeypatch)
+    monkeypatch.setattr(module, "MARKS", (1, 3))
+    for name, value in {"PARAMETERS_AT": 3, "DRAWS": 4, "TURNS": 1}.items():
+        monkeypatch.setattr(module, name, value)
+    small = {"dataset": "digits", "steps": 3, "draws": 10, "images": 4, "out": page.parent / "runs"}
+    monkeypatch.setattr(module, "OPTIONS", replace(module.OPTIONS, **small))
+    module.carry_out()
+    module.report()
+    text = page.read_text()
+    assert "| Estimator | 1 | 3 |" in text
+    assert "| LOORF(4) | 4 | 1.000 | 1.000 | 1.00 |" in text
+    assert "| SpotCheck, 2 + 6 | 8 |" in text
+    assert set(pd.read_csv(page.parent / "results" / "along.csv")["series"]) == {
+        "spotcheck",
+        "quadraticcv",
+        "reinmax",
+    }
 
 
 def fair_run(module, options, elbo: float) -> None:

@@ -150,7 +150,7 @@ def test_training_along_for_the_last_steps_only(tmp_path):
     while one.steps < 6:
         one.step()
     assert taught == [3, 4, 5]
-    assert one.problem._trainer.steps == 4
+    assert one.problem.trainer.steps == 4
 
 
 def test_a_finished_run_is_read_back(folder, capsys):
