@@ -30,7 +30,7 @@ from dbsurf_paper.report.markdown import block_text
 from pages import insert, of_kind, publish, restore, save_csv, save_figure
 
 RUNS, RESULTS = Path("runs/league"), Path("docs/results/league")
-PAGE = Path("docs/league.md")
+PAGE, SPOTCHECK = Path("docs/league.md"), Path("docs/spotcheck.md")
 COMMON = (FLAGSHIP, QUADRATIC, "mdsurf", "reinmax")  # with common noise
 TABLES = ("table", "table-searched")  # where f has no gradient
 
@@ -93,6 +93,8 @@ def write() -> None:
     wanted = goals.table(found)
     insert(PAGE, "state", state(runs))
     insert(PAGE, "goals", "" if wanted is None else block_text(wanted))
+    flagship = report.flagship_table(found)
+    insert(SPOTCHECK, "league", "" if flagship is None else block_text(flagship))
     in_time = report.equal_time_table(found)
     insert(PAGE, "equal time", "" if in_time is None else block_text(in_time))
     # An empty line before it: Markdown begins no list or heading right below a comment.

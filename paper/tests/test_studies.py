@@ -41,7 +41,7 @@ MARKS = (
     "rates",
 )
 MARKS += ("supernet study", "supernet differences", "supernet state", "supernet correlations")
-MARKS += ("goals", "sentences", "tables")
+MARKS += ("goals", "sentences", "tables", "league")
 MARKS += ("results", "longer", "revisions", "along", "parameters")
 
 
@@ -202,6 +202,7 @@ def _as_cifar10(columns):
 
 def test_the_league(page, monkeypatch):
     module = study("league", page, monkeypatch)
+    monkeypatch.setattr(module, "SPOTCHECK", page)
     runs = page.parent / "runs"
     variances = {"quadraticcv": 12.0, "quadraticcv uses=values": 50.0, "mdsurf": 75.0}
     league_run(runs, {**variances, "reinmax": 1.0}, dataset="mnist")
@@ -310,6 +311,7 @@ def test_the_fair_study(page, monkeypatch):
 
 def test_a_run_of_chosen_estimators_takes_the_place_of_rows_of_a_whole_run(page, monkeypatch):
     module = study("league", page, monkeypatch)
+    monkeypatch.setattr(module, "SPOTCHECK", page)
     runs = page.parent / "runs"
     league_run(runs, {"quadraticcv": 30.0, "mdsurf": 75.0}, dataset="mnist")
     league_run(runs, {"quadraticcv": 18.0}, dataset="mnist", estimators=("quadraticcv",))
@@ -321,6 +323,7 @@ def test_a_run_of_chosen_estimators_takes_the_place_of_rows_of_a_whole_run(page,
 
 def test_learning_along_from_the_first_step_is_a_row_of_its_own(page, monkeypatch):
     module = study("league", page, monkeypatch)
+    monkeypatch.setattr(module, "SPOTCHECK", page)
     runs = page.parent / "runs"
     league_run(runs, {"quadraticcv": 30.0}, dataset="mnist", steps=30_000)
     whole = {"steps": 30_000, "along": 0, "estimators": ("quadraticcv",)}
