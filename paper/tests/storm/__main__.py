@@ -101,6 +101,7 @@ class Storm:
         """Work until the end, or until a signal; print the tables."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda number, frame: self.stopped.set())
+        print(f"A storm of {self.minutes:g} minutes, seed {self.seed}.", flush=True)
         count = min(jobs, len(self.kinds))
         threads = [threading.Thread(target=self.works) for _ in range(count)]
         for thread in threads:

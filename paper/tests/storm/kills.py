@@ -15,7 +15,7 @@ from storm.results import Result
 from storm.runs import chosen, command, forked, outcome, reference
 
 LIMIT = 300.0
-KILLS = 12  # of one run, at the most
+KILLS = 20  # of one run, at the most
 GENTLE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 

@@ -129,13 +129,13 @@ def compiled(problem: Problem, draw: random.Random) -> tuple[dbsurf.Estimator, T
 
 
 SETTINGS: dict[Setting, int] = {
-    plain: 8,
-    aux: 8,
-    autocast: 6,
-    reduced: 8,
-    bad_value: 4,
-    threads: 4,
-    many: 4,
+    plain: 40,
+    aux: 40,
+    autocast: 30,
+    reduced: 40,
+    bad_value: 15,
+    threads: 20,
+    many: 20,
     compiled: 1,
 }
 

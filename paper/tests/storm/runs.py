@@ -54,25 +54,25 @@ SUPERNET = (
     "--images 64 --batch 16 --warmup-epochs 1 --learning-rate 0.1 --architecture-rate 0.05 "
     "--no-tensorboard --checkpoint-every 3 --evaluate-every 4"
 )
-SEQUENCES = "sequences --preset smoke --part exact --length 2 --sizes 2 --draws 30"
+SEQUENCES = "sequences --preset smoke --part exact --length 2 --sizes 2 --draws 10"
 TRAINING = (
-    "sequences --preset smoke --part training --pretraining 5 --steps 4 --every 2 --replicates 2 "
-    "--variance-draws 2"
+    "sequences --preset smoke --part training --pretraining 2 --steps 2 --every 1 --replicates 2 "
+    "--variance-draws 2 --groups 2 --batch 1 --pool 2"
 )
 LEAGUE = (
     "league --preset smoke --problem {} --steps 4 --converge 3 --images 3 --timings 1 "
     "--checkpoint-every 2 --estimators {}"
 )
-TOY = "toy --preset smoke --points 9 --draws 100 --comparison-draws 10"
+TOY = "toy --preset smoke --points 3 --draws 10 --comparison-draws 10"
 
 
 def supernet(method: str) -> str:
     """A search by one of the methods: two epochs, a supernet as small as the method allows."""
-    own = "--n 3 --channels 2 --epochs 5" if method == "sampled" else "--channels 4 --epochs 2"
-    return f"{SUPERNET} --method {method} {own}"
+    own = {"sampled": "--n 3 --channels 2 --epochs 5", "uniform": "--channels 2 --candidates 4"}
+    return f"{SUPERNET} --method {method} --channels 4 --epochs 2 {own.get(method, '')}"
 
 
-#: Runs by experiment; a trial takes an experiment at random, then one of its runs.
+#: Runs by experiment.
 EXPERIMENTS: dict[str, dict[str, str]] = {
     "vae": {"vae": VAE},
     "table search": {"table search": TABLE},
@@ -87,9 +87,14 @@ EXPERIMENTS: dict[str, dict[str, str]] = {
 RUNS = {name: line for runs in EXPERIMENTS.values() for name, line in runs.items()}
 
 
+#: How often an experiment is tried; those that draw figures take several times as long.
+WEIGHTS = {"vae": 4, "table search": 4, "supernet": 8, "sequences": 1, "league": 4, "toy": 1}
+
+
 def chosen(draw: random.Random) -> str:
-    """The name of a run, every experiment as often as another."""
-    return draw.choice(list(EXPERIMENTS[draw.choice(list(EXPERIMENTS))]))
+    """The name of a run of an experiment."""
+    (experiment,) = draw.choices(list(WEIGHTS), list(WEIGHTS.values()))
+    return draw.choice(list(EXPERIMENTS[experiment]))
 
 
 def data(place: Path) -> Path:

@@ -12,10 +12,11 @@ import sys
 import time
 from collections import Counter, defaultdict
 from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from storm import means
+from storm import chance
 from storm.results import Result
 
 SLICE = 150.0  # seconds that a child process works for
@@ -48,7 +49,7 @@ class Tally:
         self.answers[found.subject, found.answer] += 1
         for cell, held in found.evidence.items():
             so_far = self.evidence.get(cell)
-            self.evidence[cell] = means.added(so_far, held) if so_far else held
+            self.evidence[cell] = chance.added(so_far, held) if so_far else held
         if found.failure:
             row.update([found.harm])
             again = f"python -m storm {self.kind} --seed {seed} --trial {self.next}"
@@ -108,13 +109,13 @@ class Tally:
     def biases(self, seed: int) -> None:
         """Test the estimates of all trials together."""
         for cell, held in sorted(self.evidence.items()):
-            if means.score(held) > 1:
+            if chance.score(held) > 1:
                 count, total, *_ = held
                 self.rows["all trials together"].update(["wrong"])
                 self.failures.append(
                     f"--- {self.kind}, all trials of {cell} (seed {seed}): {int(count)} estimates, "
                     f"{total / count:+.3g} of the range of f along the gradient, "
-                    f"{means.score(held):.2f} times what chance allows for"
+                    f"{chance.score(held):.2f} times what chance allows for"
                 )
                 print(self.failures[-1], flush=True)
 
@@ -130,8 +131,6 @@ COLUMNS = ("trials", "inputs", "compared", "kills", "faults", "wrong", "lost", "
 
 def summary(tallies: list[Tally], minutes: float, seed: int) -> dict[str, Any]:
     """All numbers of a storm, as JSON."""
-    import torch  # not needed before: the children have it
-
     rows: list[dict[str, Any]] = []
     for tally in tallies:
         tally.biases(seed)
@@ -144,13 +143,13 @@ def summary(tallies: list[Tally], minutes: float, seed: int) -> dict[str, Any]:
         for (subject, answer), count in sorted(tally.answers.items())
     ]
     cells = [(held, cell) for tally in tallies for cell, held in tally.evidence.items()]
-    scores = [(means.score(held), cell) for held, cell in cells]
+    scores = [(chance.score(held), cell) for held, cell in cells]
     return {
         "minutes": round(minutes, 1),
         "seed": seed,
         "python": platform.python_version(),
-        "torch": torch.__version__,
-        "failure rate": means.STORM_FAILURE_RATE,
+        "torch": version("torch"),
+        "failure rate": chance.STORM_FAILURE_RATE,
         "estimates": int(sum(held[0] for held, _ in cells)),
         "cells": len(cells),
         "closest": dict(zip(("score", "cell"), max(scores), strict=True)) if scores else {},
