@@ -20,7 +20,8 @@ from storm import chance
 from storm.results import Result
 
 SLICE = 150.0  # seconds that a child process works for
-BEGINNING = 120.0  # seconds until its first trial
+BEGINNING = 300.0  # seconds until its first trial, on a busy machine
+ENDING = 30.0  # seconds from its last words to its end
 
 
 class Tally:
@@ -91,6 +92,9 @@ class Tally:
                 limit = content["limit"] if waiting else BEGINNING
                 if not waiting:
                     self.add(Result(**content), seed)
+        if not stopped:  # its output is closed: it is about to end
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(ENDING)
         end_all(child.pid)
         child.stdout.close()
         status = child.wait()
