@@ -441,3 +441,8 @@ def test_no_step_waits_for_the_device(data, tmp_path):
         estimators = torch.nn.ModuleList([replace(options, estimator=name).build_estimator()])
         estimators.to("meta")
         negative_elbo(model, estimators, images, None).backward()
+
+
+def test_an_estimator_of_another_objective_is_refused():
+    with pytest.raises(ValueError, match="objective mean of f, got vimco"):
+        Options(estimator="vimco").build_estimator()
