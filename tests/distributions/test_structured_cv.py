@@ -10,7 +10,7 @@ import pytest
 import torch
 from structures import FAMILY, Case, chain_energy, chain_statistics, close, pick
 from torch import Tensor
-from torch.distributions import Bernoulli, Independent
+from torch.distributions import Bernoulli, Independent, OneHotCategorical
 
 import dbsurf
 from dbsurf.distributions import (
@@ -70,12 +70,16 @@ def reward(x: Tensor) -> Tensor:
 
 
 def arbitrary(estimator: dbsurf.StructuredCV, trust: float = 0.7) -> dbsurf.StructuredCV:
-    """Coefficients that nothing has taught, and a = 0.7."""
+    """Coefficients that nothing has taught, a = 0.7, and a baseline of any mixture."""
     random = torch.Generator().manual_seed(5)
     found = estimator.regression.coefficients
     found.copy_(torch.randn(found.shape, generator=random, dtype=f64))
     estimator.trust.overlap.fill_(trust)
     estimator.trust.energy.fill_(1.0)
+    estimator.level.sums.copy_(torch.tensor([0.8, 2.0]))
+    estimator.level.errors.copy_(torch.tensor([0.3, 0.5]))
+    if estimator.level.regression is not None:
+        estimator.level.regression.coefficients.fill_(0.6)
     return estimator
 
 
@@ -359,6 +363,64 @@ def test_the_marginal_gradient_of_trees_and_of_several_laws():
     close(logits.grad, wanted)
 
 
+VECTORS = [case for case in LAWS if case.statistics is None]
+
+
+@pytest.mark.parametrize("case", VECTORS, ids=lambda case: case.name)
+def test_the_second_order_is_exact_for_functions_of_degree_two(case):
+    (logits,) = case.parameters()
+    law, mass = case.build(logits), case.log_probs([logits]).exp()
+    states = torch.tensor(case.values).to(f64)
+    size = len(logits)
+    slope, matrix = torch.randn(size, dtype=f64), torch.randn(size, size, dtype=f64)
+
+    def quadratic(x: Tensor) -> Tensor:
+        return x @ slope + (x @ matrix * x).sum(-1)
+
+    found = {}
+    for order in (1, 2):
+        estimator = dbsurf.MarginalGradient(1, order=order)
+        many = law.expand((len(states),))
+        found[order] = mass @ estimator.estimate(quadratic, many, samples=states[None]).grad
+    wanted = (mass * quadratic(states)) @ law.score(states)
+    close(found[2], wanted)
+    if case.name in ("3 of 6", "tree", "directed tree"):
+        assert (found[1] - wanted).abs().max() > 0.01
+
+
+def test_the_second_order_of_one_item_is_reinmax():
+    logits = torch.randn(3, 5, dtype=f64)
+    value = torch.randn(5, dtype=f64)
+    samples = torch.eye(5, dtype=f64)[torch.tensor([[0, 1, 4], [2, 2, 3]])]  # (2, 3, 5)
+    found = [
+        estimator.estimate(lambda x: torch.tanh(x @ value), law, samples=samples).grad
+        for estimator, law in (
+            (dbsurf.MarginalGradient(2, order=2), KSubset(logits, 1)),
+            (dbsurf.ReinMax(2), OneHotCategorical(logits=logits)),
+        )
+    ]
+    close(*found)
+
+
+def test_the_second_order_of_several_laws_with_one_value():
+    logits = torch.randn(2, 3, dtype=f64)
+    law = KSubset(logits, 1)
+    one = torch.eye(3, dtype=f64)
+    states = torch.stack([torch.stack(pair) for pair in itertools.product(one, one)])  # (9, 2, 3)
+    mass = Independent(law, 1).log_prob(states).exp()
+    matrix = torch.randn(6, 6, dtype=f64)
+
+    def quadratic(x: Tensor) -> Tensor:
+        flat = x.flatten(-2)
+        return (flat @ matrix * flat).sum(-1)
+
+    many = Independent(law.expand((9, 2)), 1)
+    estimator = dbsurf.MarginalGradient(1, order=2)
+    grad = estimator.estimate(quadratic, many, samples=states[None]).grad
+    found = torch.einsum("t,tsm->sm", mass, grad)
+    close(found, torch.einsum("t,t,tsm->sm", mass, quadratic(states), law.score(states)))
+
+
 # --- declared, compared, refused ------------------------------------------------------------------
 
 
@@ -390,6 +452,7 @@ def test_compare_has_them_where_they_apply():
         (lambda: dbsurf.StructuredCV(2, form="quadratic", size=64), "got 64 statistics"),
         (lambda: dbsurf.StructuredCV(2, size=500, context=9), "9 features of the context"),
         (lambda: dbsurf.MarginalGradient(0), "n must be"),
+        (lambda: dbsurf.MarginalGradient(1, order=3), "order must be one of 1, 2, got 3"),
     ],
 )
 def test_bad_options(call, message):

@@ -243,6 +243,54 @@ class RunningRegression(nn.Module):
         self.unused.zero_()
 
 
+class RunningLevel(nn.Module):
+    r"""A baseline for n values: the mean of the others, shrunk to a level from earlier calls.
+
+    The mean of the n - 1 others has the squared error $\sigma^2/(n-1)$, the level (the decayed
+    mean, and a regression on features where there are some) has $\delta^2$. Both errors come from
+    decayed sums, and the others' mean gets the share $\delta^2/(\delta^2 + \sigma^2/(n-1))$: 1
+    before anything is known, 0 where the mean never changes.
+
+    Args:
+        features: number of features of a batch element.
+        decay: factor on the sums at each update.
+    """
+
+    sums: Tensor
+    errors: Tensor
+
+    def __init__(self, features: int = 0, decay: float = 0.99) -> None:
+        super().__init__()
+        self.decay = decay
+        self.register_buffer("sums", torch.zeros(2))  # of levels, and how many there are
+        self.register_buffer("errors", torch.zeros(2))  # of delta^2 and sigma^2, as far as known
+        self.regression = RunningRegression([(features, 1.0)], decay) if features else None
+
+    def forward(self, n: int, features: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The level, ``(batch,)`` or a scalar, and the share of the others' mean."""
+        total, count = self.sums.unbind()
+        level = total / torch.where(count > 0, count, 1)
+        if self.regression is not None and features is not None:
+            level = level + features.to(level.dtype) @ self.regression.coefficients
+        wrong, noise = self.errors.clamp(min=0).unbind()
+        both = wrong + noise / (n - 1)
+        return level, torch.where(both > 0, wrong / torch.where(both > 0, both, 1), 1)
+
+    def update(self, values: Tensor, level: Tensor, features: Tensor | None) -> None:
+        """Add one draw: values ``(n, batch)``, and the level that was used for them."""
+        n = values.shape[0]
+        mean, noise = values.mean(0), values.var(0).mean()
+        # The first call has used no level: it says nothing about one.
+        known = (self.sums[1] > 0).to(noise.dtype)
+        wrong = (mean - level).square().mean() - noise / n
+        if self.regression is not None and features is not None:
+            self.regression.update(features.unsqueeze(1).to(mean.dtype), mean.unsqueeze(1))
+            mean = mean - features.to(mean.dtype) @ self.regression.coefficients.to(mean.dtype)
+        new = torch.stack([mean.mean(), torch.ones_like(noise)])
+        errors = known * torch.stack([wrong, noise])
+        mix(self.decay, [self.sums, self.errors], [new, errors], whole=True)
+
+
 def mix(
     decay: float | Tensor, states: Sequence[Tensor], news: Sequence[Tensor], *, whole: bool = False
 ) -> Tensor:
