@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 import matplotlib.pyplot as plt
 import pandas as pd
 import torch
-from pages import insert
 from scipy import stats
+
+from pages import insert
 
 ROOT = Path(__file__).parents[2]
 FOLDER, PAGE = ROOT / "docs" / "results" / "structure", ROOT / "docs" / "structure.md"
@@ -41,7 +42,7 @@ class Study(NamedTuple):
 
 STUDIES = (
     Study("patches", 400, (0.01, 0.03, 0.1), "random patches", "masked images evaluated"),
-    Study("router", 1200, (1e-3, 3e-3, 1e-2), "random router", "experts evaluated"),
+    Study("router", 500, (1e-3, 3e-3, 1e-2), "random router", "experts evaluated"),
 )
 
 

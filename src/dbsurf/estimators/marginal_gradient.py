@@ -13,6 +13,7 @@ from dbsurf.gradient.declaration import VECTORS, GradF, Variant
 from dbsurf.gradient.estimator import Estimator
 from dbsurf.gradient.pipeline import Draw
 from dbsurf.gradient.registry import register
+from dbsurf.samplers.base import Sampler
 from dbsurf.samplers.iid import IID
 
 
@@ -33,13 +34,16 @@ class MarginalGradient(Estimator[OverVectors]):
 
     Bias: yes, unless f is linear (of degree two with ``order=2``) on the support; it does not
     become smaller with n. f is taken for what its gradient at a sample says, and must be
-    differentiable between the samples, where the law never is. Evaluations of f: n, and its gradient at the samples. n >= 1. Laws of zeros
-    and ones with a log-partition: `KSubset`, `SpanningTree`, `LogPartition`. Compare it with
-    `StructuredCV`, which has no bias and needs no gradient.
+    differentiable between the samples, where the law never is. Evaluations of f: n, and its
+    gradient at the samples. n >= 1. Laws of zeros and ones with a log-partition: `KSubset`,
+    `SpanningTree`, `LogPartition`. Compare it with `StructuredCV`, which has no bias and needs no
+    gradient.
 
     Args:
-        n: number of independent samples.
+        n: number of samples.
         order: 2 for second-order accuracy, with more noise.
+        sampler: how they are drawn, for instance `dbsurf.samplers.MinDiscrepancy` for less noise;
+            None for independent samples. It must keep the marginals.
         validate: check f-values; turn off to save a wait for the device.
 
     Examples:
@@ -79,9 +83,18 @@ class MarginalGradient(Estimator[OverVectors]):
         ),
     )
 
-    def __init__(self, n: int, *, order: Literal[1, 2] = 1, validate: bool = True) -> None:
-        super().__init__(n, IID(), validate=validate)
+    def __init__(
+        self,
+        n: int,
+        *,
+        order: Literal[1, 2] = 1,
+        sampler: Sampler | None = None,
+        validate: bool = True,
+    ) -> None:
+        super().__init__(n, IID() if sampler is None else sampler, validate=validate)
         checks.choice(order, "order", (1, 2))
+        if not self.sampler.keeps_marginals:
+            raise ValueError(f"sampler must keep the marginals, got {sampler!r}")
         self.order = order
 
     def combine(self, draw: Draw[OverVectors]) -> Combination:
