@@ -29,7 +29,7 @@ import dbsurf
 from dbsurf.distributions import StructuredDistribution
 from dbsurf.samplers import IID, MinDiscrepancy, Sampler
 
-N, DRAWS, CALLS = 4, 200, 20  # several calls, because a call has one order of the items
+N, DRAWS, CALLS = 4, 100, 10  # several calls, because a call has one order of the items
 SAMPLERS: tuple[Sampler, ...] = (IID(), MinDiscrepancy())
 COLUMNS = ("counts", "constant", "linear", "quadratic", "first", "second")
 FIRST, LAST = "<!-- groups -->\n", "<!-- end of groups -->"

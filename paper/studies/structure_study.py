@@ -113,27 +113,31 @@ def measure(study: Study) -> None:
 
 def interval(values: pd.Series, comparisons: int = 1) -> str:
     """Mean and 95 % interval of Student's t over seeds, in per cent, for so many at once."""
+    if len(values) < 2:
+        return f"{100 * values.mean():.2f}" if len(values) else ""
     reach = stats.t.ppf(1 - 0.025 / comparisons, len(values) - 1) * values.std()
     return f"{100 * values.mean():.2f} ± {100 * reach / len(values) ** 0.5:.2f}"
 
 
 def table(study: Study, rows: pd.DataFrame) -> str:
-    """A row for each method: rate, accuracy at half and at the end, less LOORF's, seconds."""
-    methods = list(dict.fromkeys(rows["method"]))
-    ends = runs_of(rows, purpose="result").set_index(["method", "seed"])
+    """A row for each method: rate, seeds, accuracy at half and at the end, less LOORF's, seconds."""
+    ends = runs_of(rows, purpose="result")
     half = rows[(rows["purpose"] == "result") & (rows["step"] == study.steps // 2)]
-    titles = ("method", "rate", f"{study.steps // 2} steps", f"{study.steps} steps")
+    methods = [method for method in dict.fromkeys(rows["method"]) if method in set(ends["method"])]
+    base = ends[ends["method"] == BASE].set_index("seed")["accuracy"]
+    titles = ("method", "rate", "seeds", f"{study.steps // 2} steps", f"{study.steps} steps")
     lines = [
         f"| {' | '.join(titles)} | less `{BASE}`, seed by seed | seconds |",
-        "| --- | --- | --- | --- | --- | --- |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for method in methods:
-        found = ends.loc[method]
+        found = ends[ends["method"] == method].set_index("seed")
         middle = half[half["method"] == method]["accuracy"]
-        gap = found["accuracy"] - ends.loc[BASE]["accuracy"]
+        gap = (found["accuracy"] - base).dropna()
         rate = "-" if method == study.fixed else f"{found['rate'].iloc[0]:g}"
         name = f"`{method}`" if "(" in method else method
-        cells = [name, rate, f"{100 * middle.mean():.2f}", interval(found["accuracy"])]
+        cells = [name, rate, str(len(found)), f"{100 * middle.mean():.2f}"]
+        cells.append(interval(found["accuracy"]))
         cells.append("" if method == BASE else interval(gap, len(methods) - 1))
         cells.append(f"{found['seconds'].mean():.0f}")
         lines.append(f"| {' | '.join(cells)} |")

@@ -41,7 +41,8 @@ class MarginalGradient(Estimator[OverVectors]):
 
     Args:
         n: number of samples.
-        order: 2 for second-order accuracy, with more noise.
+        order: 2 to be exact for functions of degree two, with more noise. Where f is a smooth
+            function of sums over many items, the first order has less bias, too.
         sampler: how they are drawn, for instance `dbsurf.samplers.MinDiscrepancy` for less noise;
             None for independent samples. It must keep the marginals.
         validate: check f-values; turn off to save a wait for the device.
@@ -78,8 +79,9 @@ class MarginalGradient(Estimator[OverVectors]):
             "#8D6E63",
             ":",
             options={"order": 2},
-            choose="the same where f is nearly quadratic",
+            choose="the same where f is a quadratic function",
             bias="unless f is quadratic",
+            compared=False,
         ),
     )
 

@@ -17,7 +17,7 @@ from dbsurf.gradient.context import (
     check_sizes,
     features_of,
 )
-from dbsurf.gradient.declaration import LOG_PARTITION, Variant
+from dbsurf.gradient.declaration import LOG_PARTITION, VECTORS, GradF, Variant
 from dbsurf.gradient.estimator import Estimator
 from dbsurf.gradient.fitting import RunningLevel, RunningRatio, RunningRegression
 from dbsurf.gradient.function import Evaluator
@@ -29,6 +29,7 @@ MOST_FEATURES = 2048  # of the regression, whose memory is the square of it
 # Observations that say that a coefficient is 0: few for the part that explains most of f, more
 # for the many coefficients of products (measured: benchmarks/structure_variance.py).
 RIDGE, RIDGE_OF_PRODUCTS = 1.0, 60.0
+SLOPES = 0.03  # weight of a derivative of f beside a value (measured in the same place)
 
 
 class Prepared(NamedTuple):
@@ -81,8 +82,8 @@ class StructuredCV(Estimator[WithLogPartition]):
     to the mean that earlier calls have had, as far as that has proved to be the better one: for a
     mean that stays the same the variance is (n - 1)/n of that with leave-one-out.
 
-    Bias: none. Evaluations of f: n. Needs no gradient of f. n >= 2. Laws with a log-partition:
-    `KSubset`, `MarkovChain`, `SpanningTree`, `LogPartition`.
+    Bias: none. Evaluations of f: n. Needs no gradient of f, and can use one. n >= 2. Laws with a
+    log-partition: `KSubset`, `MarkovChain`, `SpanningTree`, `LogPartition`.
 
     Args:
         n: number of independent samples.
@@ -90,6 +91,9 @@ class StructuredCV(Estimator[WithLogPartition]):
             most 63 statistics. Several independent laws with one f-value count together.
         rank: number of directions $u_r$, the strongest ones of the regression's quadratic form.
             Each costs as much as a law's third derivative.
+        uses: ``"values"`` of f, or also its ``"gradient"`` at the samples, where f has one: that
+            is learned from sooner, for a backward pass of f. Laws of zeros and ones only. The
+            estimate has no bias either way.
         decay: factor on the sums of the regression at each call. Lower it if f changes quickly.
         size: number of statistics of an event (``law.logits.shape[-1]``), to build the state at
             once instead of at the first call.
@@ -136,6 +140,7 @@ class StructuredCV(Estimator[WithLogPartition]):
         *,
         form: Literal["linear", "quadratic"] = "linear",
         rank: int = 16,
+        uses: Literal["values", "gradient"] = "values",
         decay: float = 0.998,
         size: int | None = None,
         context: int = 0,
@@ -145,7 +150,10 @@ class StructuredCV(Estimator[WithLogPartition]):
         checks.choice(form, "form", ["linear", "quadratic"])
         checks.sample_count(rank, owner="the rank of StructuredCV")
         checks.decay(decay)
-        self.form, self.rank, self.decay = form, rank, decay
+        checks.choice(uses, "uses", ["values", "gradient"])
+        self.form, self.rank, self.uses, self.decay = form, rank, uses, decay
+        if uses == "gradient":
+            self.grad_f, self.accepts = GradF.LEARN, VECTORS
         self.trust = RunningRatio(1.0)
         self.sizes: Tensor
         self.register_buffer("sizes", torch.zeros(2, dtype=torch.long))  # statistics, features
@@ -222,14 +230,37 @@ class StructuredCV(Estimator[WithLogPartition]):
         context = None if draw.context is None else _features(draw.context).to(h.dtype)
         baseline.update(values - prepared.trust * h, prepared.level, context)
         self.trust.update(values - values.mean(0), h - h.mean(0))
+        further = None
+        if draw.has_grad_f:
+            slopes = self._slopes(statistics, context).flatten(0, 2)  # (n batch m, size)
+            gradient = _flat(draw.grad_f, draw.law, 1).to(h.dtype).flatten()
+            further = SLOPES**0.5 * slopes, SLOPES**0.5 * gradient
+        regression.update(self._features(statistics, context), values, further)
+
+    def _features(self, statistics: Tensor, context: Tensor | None) -> Tensor:
+        """What h is linear in, ``(n, batch, size)``."""
         features = [statistics]
         if context is not None:
             # (n, batch, features, m), flat
             features.append((statistics.unsqueeze(-2) * context.unsqueeze(-1)).flatten(-2))
         if self.form == "quadratic":
-            one, two = _pairs(statistics.shape[-1], h.device)
+            one, two = _pairs(statistics.shape[-1], statistics.device)
             features.append(statistics[..., one] * statistics[..., two])
-        regression.update(torch.cat(features, -1), values)
+        return torch.cat(features, -1)
+
+    def _slopes(self, statistics: Tensor, context: Tensor | None) -> Tensor:
+        """Their derivatives in each direction, ``(n, batch, m, size)``."""
+        m = statistics.shape[-1]
+        eye = torch.eye(m, dtype=statistics.dtype, device=statistics.device)
+        slopes = [eye.expand(*statistics.shape, m)]
+        if context is not None:
+            each = eye.unsqueeze(1) * context[:, None, :, None]  # (batch, m, features, m)
+            slopes.append(each.flatten(-2).expand(*statistics.shape, -1))
+        if self.form == "quadratic":
+            one, two = _pairs(m, statistics.device)
+            x = statistics.unsqueeze(-2)  # (n, batch, 1, m)
+            slopes.append(eye[:, one] * x[..., two] + eye[:, two] * x[..., one])
+        return torch.cat(slopes, -1)
 
     # --- state ----------------------------------------------------------------------------------
 
@@ -271,7 +302,8 @@ class StructuredCV(Estimator[WithLogPartition]):
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, form={self.form!r}, rank={self.rank}, decay={self.decay}"
+        options = {name: getattr(self, name) for name in ("form", "rank", "uses", "decay")}
+        return ", ".join([super().extra_repr(), *(f"{k}={v!r}" for k, v in options.items())])
 
 
 # --- shapes ---------------------------------------------------------------------------------------

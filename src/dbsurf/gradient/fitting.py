@@ -216,11 +216,22 @@ class RunningRegression(nn.Module):
         self.register_buffer("unused", torch.zeros(()))  # how many came after the last solution
         self.register_buffer("coefficients", torch.zeros(size))
 
-    def update(self, features: Tensor, values: Tensor) -> None:
-        """Add one draw: features ``(n, batch, size)``, values ``(n, batch)``."""
+    def update(
+        self, features: Tensor, values: Tensor, further: tuple[Tensor, Tensor] | None = None
+    ) -> None:
+        """Add one draw: features ``(n, batch, size)``, values ``(n, batch)``.
+
+        Args:
+            features: what the values depend on.
+            values: the values.
+            further: rows ``(rows, size)`` and numbers ``(rows,)`` that the coefficients should
+                lead to, without a mean that is subtracted.
+        """
         n, batch = values.shape
         x = (features - features.mean(0)).flatten(0, 1)
         y = (values - values.mean(0)).flatten()
+        if further is not None:
+            x, y = torch.cat([x, further[0]]), torch.cat([y, further[1]])
         count = torch.full_like(self.weight, (n - 1) * batch)
         states = [self.gram, self.overlap, self.weight]
         kept = mix(self.decay, states, [x.mT @ x, x.mT @ y, count], whole=True)
