@@ -152,19 +152,20 @@ def table() -> str:
     """The measurements as Markdown: a row for each problem and estimator."""
     with RESULTS.open() as file:
         rows = list(csv.DictReader(file))
-    titles = ["problem", "estimator", *(f"{calls} calls" for calls in CALLS)]
+    titles = ["problem", "estimator", "networks", *(f"{calls} calls" for calls in CALLS)]
     lines = [f"| {' | '.join(titles)} |", "| --- " * len(titles) + "|"]
     for problem in PROBLEMS:
         for name in problem.estimators:
-            cells = [problem.name, f"`{name}`"]
-            for calls in CALLS:
-                key = (problem.name, name, str(calls))
-                found = [
+            found = [
+                [
                     float(row["ratio"])
                     for row in rows
-                    if (row["problem"], row["estimator"], row["calls"]) == key
+                    if (row["problem"], row["estimator"], row["calls"])
+                    == (problem.name, name, str(calls))
                 ]
-                cells.append(mean_with_interval(found))
+                for calls in CALLS
+            ]
+            cells = [problem.name, f"`{name}`", str(len(found[0])), *map(mean_with_interval, found)]
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
