@@ -39,6 +39,10 @@ class TableOptions(Execution):
     """Search for a cell of NAS-Bench-201 by looking accuracies up in its table."""
 
     usual_threads = 1  # the tensors are small
+    examples = (
+        "dbsurf nas table --dataset synthetic                # seconds, no download",
+        "dbsurf nas table --estimator evolution --seeds 20",
+    )
 
     dataset: TableDataset = "cifar10"
     """Data set of the table; synthetic is a made-up table and needs no download."""
