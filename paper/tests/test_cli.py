@@ -74,7 +74,7 @@ def test_the_help_of_an_experiment_has_every_option_once_the_preset_first(
     typed = [word.replace("[no-]", "")[2:].replace("-", "_") for word in options]
     assert sorted(typed) == sorted(item.name for item in dataclasses.fields(command.options))
     assert max(map(len, lines)) <= 80
-    for example in command.options.examples:
+    for example in command.options.help_examples:
         assert f"  {example}" in lines
         words = shlex.split(example, comments=True)
         found, _ = parsing.parse(words[1:])

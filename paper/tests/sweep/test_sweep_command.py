@@ -214,6 +214,7 @@ def test_the_live_table_is_whole_at_80_columns_and_steps_move_between_evaluation
     long = ["estimator_options=alpha=preserve,debias=true", "dataset=fashion-mnist", "seed=0,1"]
     runs = plan("vae", "laptop", long, tmp_path)
     board = Board(runs, "mark")
+    runs[0].folder.mkdir(parents=True)
     with exclusive(runs[0].lock, "mark"), marking(runs[0].folder, 0) as mark:
         write_metrics(runs[0].folder, [{"step": 0, "train_negative_elbo": 543.21}])
         board.look()

@@ -27,7 +27,7 @@ def text(prog: str, options: type[Execution], usual: Any, *, colours: bool = Fal
 
     Args:
         prog: the words of the command line before the options.
-        options: the options; their docstring, those of their fields and ``groups`` are shown.
+        options: the options; their docstring, those of their fields and ``help_groups`` are shown.
         usual: the values that are shown as defaults.
         colours: whether titles are bold.
     """
@@ -40,9 +40,9 @@ def text(prog: str, options: type[Execution], usual: Any, *, colours: bool = Fal
         for name in names:
             told = f"{documented[name]} {shown(getattr(usual, name))}".strip()
             lines += entry(words(name, hints[name]), told, width)
-    if options.examples:
+    if options.help_examples:
         lines += ["", f"{BOLD}examples{PLAIN}" if colours else "examples"]
-        lines += [f"  {example}" for example in options.examples]
+        lines += [f"  {example}" for example in options.help_examples]
     return "\n".join(lines)
 
 
@@ -53,7 +53,7 @@ def groups(options: type[Execution]) -> dict[str, list[str]]:
     "how it is run".
     """
     found: dict[str, list[str]] = {PRESET: [PRESET], "options": []}
-    found |= {title: list(names) for title, names in options.groups.items()}
+    found |= {title: list(names) for title, names in options.help_groups.items()}
     found[RUNNING] = []
     grouped = {name for names in found.values() for name in names}
     for item in fields(options):

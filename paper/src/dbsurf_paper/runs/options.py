@@ -56,8 +56,8 @@ class Execution:
 
     usual_threads: ClassVar[int] = 0  # where --threads is not given; 0 for torch's own number
     #: For the help: names of options by the title of their group, and command lines.
-    groups: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    examples: ClassVar[tuple[str, ...]] = ()
+    help_groups: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    help_examples: ClassVar[tuple[str, ...]] = ()
 
     out: Path | None = field(default=None, metadata=EXECUTION)
     """Run folder; by default runs/, the experiment, and a name made of the other options."""

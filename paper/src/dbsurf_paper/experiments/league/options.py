@@ -22,7 +22,7 @@ class Options(Execution):
     """The league table: every estimator's variance over LOORF's at equal evaluations of f."""
 
     usual_threads = 1
-    examples = (
+    help_examples = (
         "dbsurf league --preset smoke           # every problem, tiny, no download",
         "dbsurf league --problem vae --dataset mnist --evaluations 4",
     )

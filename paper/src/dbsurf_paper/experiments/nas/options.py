@@ -39,7 +39,7 @@ class TableOptions(Execution):
     """Search for a cell of NAS-Bench-201 by looking accuracies up in its table."""
 
     usual_threads = 1  # the tensors are small
-    examples = (
+    help_examples = (
         "dbsurf nas table --dataset synthetic                # seconds, no download",
         "dbsurf nas table --estimator evolution --seeds 20",
     )

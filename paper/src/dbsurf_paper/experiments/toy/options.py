@@ -13,7 +13,7 @@ from dbsurf_paper.runs.options import LARGEST, MOST, Execution, check_counts
 class Options(Execution):
     """The exact study: every figure and formula of the paper's sections 2 and 4.1."""
 
-    examples = (
+    help_examples = (
         "dbsurf toy --preset smoke",
         "dbsurf toy --function mymodule:f --dim 12  # the estimators on your own f",
     )

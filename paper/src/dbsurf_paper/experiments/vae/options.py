@@ -27,7 +27,7 @@ DATASETS = ("digits", "mnist", "fashion-mnist", "omniglot", "omniglot-iwae")
 class Options(Execution):
     """Train a VAE with discrete latents and evaluate it (section 4.2, table 1, figure 1)."""
 
-    groups = {
+    help_groups = {
         "what is trained": ("dataset", "estimator", "estimator_options", "n", "steps", "seed"),
         "network and optimiser": (
             "architecture",
@@ -50,7 +50,7 @@ class Options(Execution):
             "measure_variance",
         ),
     }
-    examples = (
+    help_examples = (
         "dbsurf vae --preset smoke                    # half a minute, no download",
         "dbsurf vae --dataset mnist --estimator loorf # 10,000 steps, minutes",
         "dbsurf vae --preset paper --dataset mnist    # 1,000,000 steps, hours",

@@ -30,7 +30,7 @@ OWN = {name for method in METHODS.values() for name in method.reads}
 class SupernetOptions(Execution):
     """Search for a cell of NAS-Bench-201 by training a supernet (section 4.3, table 2)."""
 
-    groups = {
+    help_groups = {
         "the search": (
             "dataset",
             "method",
@@ -70,7 +70,7 @@ class SupernetOptions(Execution):
             "split_groups",
         ),
     }
-    examples = (
+    help_examples = (
         "dbsurf nas supernet --preset smoke                  # a minute",
         "dbsurf nas supernet --preset laptop --method darts  # twenty minutes",
     )
