@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+KNOWN = ("random", "best", "exact", "nothing", "everything")  # no estimators: to compare with
 PAUSE = 20.0  # seconds between two signs of life where there is no terminal
 
 
@@ -61,10 +62,11 @@ def plot(found: dict[str, float], path: Path, what: str, best: str) -> None:
     """One mark a name, the title says which is the best."""
     import matplotlib.pyplot as plt
 
-    winner = (max if best == "highest" else min)(found, key=found.__getitem__)
+    tried = {name: value for name, value in found.items() if name not in KNOWN}
+    winner = (max if best == "highest" else min)(tried, key=tried.__getitem__)
     figure, ax = plt.subplots(figsize=(6, 0.8 + 0.32 * len(found)), layout="constrained")
     for place, (name, value) in enumerate(reversed(found.items())):
-        colour = "#D55E00" if name == winner else "#0072B2"
+        colour = "#D55E00" if name == winner else "#0072B2" if name in tried else "#777777"
         ax.plot(value, place, "o", color=colour)
         ax.annotate(f"{value:.3g}", (value, place), (6, -3), textcoords="offset points", fontsize=8)
     ax.set_yticks(range(len(found)), list(reversed(found)), fontsize=8)
