@@ -21,7 +21,7 @@ add_variants(
     Variant("darts", (), "DARTS", "#1F4E9C", "-"),
     Variant("pc-darts", (), "PC-DARTS", "#2E86C1", "--"),
     Variant("snas", (), "SNAS", "#B7410E", "-"),
-    Variant("drnas", (), "DrNAS", "#7D3C98", "-"),
+    Variant("drnas", (), "DrNAS", "#7D3C98", ":"),
     Variant("gdas", (), "GDAS", "#1E8449", "-"),
     Variant("dsnas", (), "DSNAS", "#D4AC0D", "-."),
     Variant("few-shot", (), "Few-Shot", "#C2185B", "--"),
