@@ -171,4 +171,7 @@ if __name__ == "__main__":
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--plot", type=Path, metavar="FILE")
     options = parser.parse_args()
-    main(options.steps, options.seeds, options.plot)
+    from _command import alive
+
+    with alive():
+        main(options.steps, options.seeds, options.plot)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -22,7 +24,7 @@ def example(name: str) -> ModuleType:
 
 
 def test_every_example_is_tested_here():
-    assert {path.stem for path in FOLDER.glob("*.py")} == {
+    assert {path.stem for path in FOLDER.glob("[!_]*.py")} == {
         "attention",
         "bandit",
         "epidemic",
@@ -66,6 +68,17 @@ def test_policy_learns_to_count_down_from_rewards(capsys):
     for value in found.values():
         assert value > 0.4  # a model that guesses has 0.09
     assert "completions" in capsys.readouterr().out
+
+
+def test_an_example_can_be_drawn_and_says_that_it_is_alive(tmp_path):
+    words = [sys.executable, str(FOLDER / "bandit.py"), "--steps", "2", "--plot", "found.png"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "drawn into found.png" in done.stdout
+    assert (tmp_path / "found.png").read_bytes().startswith(b"\x89PNG")
+    code = "import _command, time\n_command.PAUSE = 0.05\nwith _command.alive(): time.sleep(0.2)"
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, cwd=FOLDER, capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines()[:2] == ["0 s", "0 s"]
 
 
 @pytest.mark.parametrize("name", ["attention", "bandit", "policy", "variational"])

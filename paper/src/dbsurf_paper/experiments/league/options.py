@@ -29,6 +29,10 @@ class Options(Execution):
     """The league table: every estimator's variance over LOORF's at equal evaluations of f."""
 
     usual_threads = 1
+    help_examples = (
+        "dbsurf league --preset smoke           # every problem, tiny, no download",
+        "dbsurf league --problem vae --dataset mnist --evaluations 4",
+    )
 
     problem: Name | None = None
     """One problem; if not given, all of them one after the other."""
