@@ -85,6 +85,7 @@ BITS = Accepts("Bernoulli", "Bernoulli", (Bits,), parts=True)
 ONE_BITS = Accepts("Bernoulli", "Bernoulli", (Bits,))
 WITH_LOGITS = Accepts("Bernoulli, categorical", "one distribution with logits", (ByLogits,))
 RELAXABLE = Accepts("Bernoulli, one-hot", "Bernoulli or OneHotCategorical", (Bits, OneHot))
+RELAXABLE_PARTS = replace(RELAXABLE, parts=True)
 CATEGORICAL = Accepts("Bernoulli, categorical", "Bernoulli or categorical", (Bits, Categories))
 CATEGORICAL_PARTS = replace(CATEGORICAL, parts=True)
 LOG_PARTITION = Accepts(

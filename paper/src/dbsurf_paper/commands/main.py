@@ -29,6 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     open_streams()
+    if "" not in sys.path:  # the current folder, for package.module:Class; behind what is installed
+        sys.path.append("")
     try:
         if "--version" in words:
             print(f"dbsurf {version('dbsurf')}")
