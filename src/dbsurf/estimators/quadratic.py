@@ -17,7 +17,7 @@ from dbsurf.gradient.context import (
     check_sizes,
     features_of,
 )
-from dbsurf.gradient.declaration import CATEGORICAL_PARTS, RELAXABLE_PARTS, GradF, Variant
+from dbsurf.gradient.declaration import COUNTED_PARTS, RELAXABLE_PARTS, GradF, Variant
 from dbsurf.gradient.estimator import Estimator
 from dbsurf.gradient.fitting import RunningCovariance, ratio
 from dbsurf.gradient.function import Evaluator
@@ -97,8 +97,9 @@ class QuadraticCV(Estimator[Coordinates]):
 
     Bias: none. Evaluations of f: n + 1, or n without the one at the mean. Needs the gradient of f
     at the mean; there are two forms that do without. n >= 2. Bernoulli, and one-hot categorical
-    laws (there over independent samples); ``"values"`` takes categorical laws in every form. A
-    tuple or dict of such laws is one vector for h, so that pairs across them count too.
+    laws (there over independent samples); ``"values"`` takes categorical laws in every form, and
+    torch's integer laws, for which a coordinate is its linear and its quadratic orthogonal
+    polynomial. A tuple or dict of such laws is one vector for h, so that pairs across them count.
 
     Args:
         n: number of samples.
@@ -107,8 +108,9 @@ class QuadraticCV(Estimator[Coordinates]):
             samples. ``"values"``: the values of f alone, for a black box.
         rank: number of directions $u_r$.
         lr: learning rate of v, s and u.
-        size: number of coordinates (times classes, for categories; the sum over the parts of a
-            tuple or dict), to build the state at once instead of at the first call.
+        size: number of coordinates (times classes, for categories; times two, for integers; the
+            sum over the parts of a tuple or dict), to build the state at once instead of at the
+            first call.
         context: number of features of the context, with ``size``.
         validate: check probabilities and f-values; turn off to save a wait for the device.
 
@@ -147,7 +149,7 @@ class QuadraticCV(Estimator[Coordinates]):
             "#80CBC4",
             "-.",
             options={"uses": "values"},
-            choose="for a black box, category numbers included",
+            choose="for a black box, category numbers and integers included",
         ),
     )
 
@@ -169,7 +171,7 @@ class QuadraticCV(Estimator[Coordinates]):
         check_declared(size, context)
         self.uses, self.rank, self.lr = uses, rank, lr
         self.grad_f = USES[uses]
-        self.accepts = CATEGORICAL_PARTS if uses == "values" else RELAXABLE_PARTS
+        self.accepts = COUNTED_PARTS if uses == "values" else RELAXABLE_PARTS
         self.needs_call = uses == "mean"
         # of f, of the learned part of h, and of what the gradient at the mean says of f
         self.within = RunningCovariance(3)
@@ -228,7 +230,7 @@ class QuadraticCV(Estimator[Coordinates]):
         ]
         slope = prepared.scale * prepared.coefficients.linear + prepared.carried  # v, in units of f
         mean = prepared.trust * prepared.own.weigh(slope, probs, probs)  # a Cov(x) v
-        factor, offset = law.shares(factors), law.shares(vectors.split(mean))
+        factor, offset = law.shares(factors), vectors.offsets(mean)
         return Combination(loorf_weights(rest), factor, offset, True, memo=form)
 
     def _form(self, draw: Draw[Coordinates]) -> Form:

@@ -186,6 +186,15 @@ class OneHotPairs:
         return ((split - (p * split).sum(-1, keepdim=True)) * self._split(weight)).flatten(-2)
 
 
+class CountPairs(OneHotPairs):
+    """Integers: t_k is a sum over two numbers, of which only the first is in the score."""
+
+    def weigh(self, residual: Tensor, weight: Tensor, probs: Tensor) -> Tensor:
+        first = self._split(residual).clone()
+        first[..., 1:] = 0
+        return first.flatten(-2)
+
+
 class MixedPairs:
     """Several laws, one behind the other: the coordinates of each have its own sums.
 
@@ -230,7 +239,10 @@ class MixedPairs:
 
 def pairs_of(vectors: Vectors) -> Pairs:
     """The sums for a law, or for several."""
-    parts: list[Pairs] = [
-        BitPairs() if law.binary else OneHotPairs(law.probs.shape[-1]) for law in vectors.parts
-    ]
+    parts: list[Pairs] = []
+    for part in vectors.parts:
+        if part.of_counts:
+            parts.append(CountPairs(part.groups))
+        else:
+            parts.append(BitPairs() if part.law.binary else OneHotPairs(part.groups))
     return parts[0] if len(parts) == 1 else MixedPairs(parts, vectors.sizes)
