@@ -115,6 +115,25 @@ def test_it_has_less_variance_than_leave_one_out(name):
     assert ours < 0.7 * theirs
 
 
+def test_no_factor_is_right_for_systematic_samples_of_integers():
+    """What leave-one-out over two of them would have to be multiplied by depends on f."""
+    x = torch.arange(25, dtype=f64)
+    mass = Poisson(torch.tensor(0.8, dtype=f64)).log_prob(x).exp()
+    edge = torch.cat([torch.zeros(1, dtype=f64), mass.cumsum(0)])
+    low, high = edge[:-1], edge[1:]
+    both = torch.zeros(25, 25, dtype=f64)  # P(x, y), for the points u and u + 1/2
+    for shift in (0.5, -0.5):
+        overlap = torch.minimum(high.unsqueeze(-1), high - shift)
+        overlap = overlap - torch.maximum(low.unsqueeze(-1), low - shift)
+        both += overlap.clamp(min=0)
+    assert (both.sum(0) - mass).abs().max() < 1e-12
+    factors = []
+    for f in (x, (x == 0).to(f64), x.square()):
+        found = (both * (f.unsqueeze(-1) - f) * (x.unsqueeze(-1) - x)).sum() / 2
+        factors.append(((mass * f * (x - 0.8)).sum() / found).item())
+    assert factors == pytest.approx([0.714, 0.609, 0.814], abs=1e-3)
+
+
 def test_a_law_that_does_not_vary_has_no_gradient_and_no_errors():
     rate = torch.tensor([[0.0, 2.0]], requires_grad=True)
     estimator = dbsurf.QuadraticCV(3, uses="values", rank=2)
