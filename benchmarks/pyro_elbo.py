@@ -96,6 +96,13 @@ def losses() -> dict[str, tuple[Any, Any]]:
             ELBO(dbsurf.QuadraticCV(PARTICLES, uses="values", lr=1e-2)),
             guide,
         ),
+        "ELBO(QuadraticCV(8, values), context=data)": (
+            ELBO(
+                dbsurf.QuadraticCV(PARTICLES, uses="values", lr=1e-2),
+                context=lambda data: torch.stack([data, data.square()], -1) / 3,
+            ),
+            guide,
+        ),
         "ELBO(Exact())": (ELBO(dbsurf.Exact()), guide),
         "TraceEnum_ELBO": (TraceEnum_ELBO(max_plate_nesting=1), config_enumerate(guide)),
     }

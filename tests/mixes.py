@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.distributions import Bernoulli, Categorical, Independent, OneHotCategorical
 
-from oracles import least_discrepancy
+from oracles import class_tuples, least_discrepancy
 
 f64 = torch.float64
 Tuples = tuple[Tensor, Tensor]  # values (n, tuples) of one coordinate, and their mass
@@ -57,20 +56,26 @@ def laws(mix: dict[str, tuple[str, list[Any]]], count: int | None = None) -> dic
 def every_outcome(
     mix: dict[str, tuple[str, list[Any]]],
     n: int,
-    bit: Callable[[float, int], Any] = least_discrepancy,
+    *,
+    systematic: bool = False,
 ) -> tuple[dict[str, Tensor], Tensor]:
-    """All samples ``(n, tuples, ...)`` of a mix by name, and their mass: categories independent."""
+    """All samples ``(n, tuples, ...)`` of a mix by name, and their mass.
+
+    Bits have least discrepancy; categories are independent, or systematic in random order.
+    """
     coordinates: list[Tuples] = []
     for kind, numbers in mix.values():
         logits = torch.tensor(numbers, dtype=f64)
         if kind == "bits":
             for p in torch.sigmoid(logits).tolist():
                 values = torch.tensor(list(itertools.product((0, 1), repeat=n))).T
-                coordinates.append((values, torch.as_tensor(bit(p, n)).flatten().to(f64)))
+                law = torch.as_tensor(least_discrepancy(p, n)).flatten().to(f64)
+                coordinates.append((values, law))
         else:
-            for p in torch.softmax(logits, -1).reshape(-1, logits.shape[-1]):
-                values = torch.tensor(list(itertools.product(range(len(p)), repeat=n))).T
-                coordinates.append((values, p[values].prod(0)))
+            for p in torch.softmax(logits, -1).reshape(-1, logits.shape[-1]).tolist():
+                found = class_tuples(p, n, plain=not systematic)
+                values = torch.tensor(list(found)).T
+                coordinates.append((values, torch.tensor(list(found.values()), dtype=f64)))
     grid = torch.cartesian_prod(*[torch.arange(len(mass)) for _, mass in coordinates])
     chosen = [values[:, grid[:, k]] for k, (values, _) in enumerate(coordinates)]
     mass = torch.stack([mass[grid[:, k]] for k, (_, mass) in enumerate(coordinates)]).prod(0)
