@@ -178,6 +178,14 @@ class Coordinates(ABC):
             raise ValueError(f"samples must be one tensor, got {type(samples).__name__}")
         return [samples]
 
+    def pack(self, each: Sequence[Any]) -> Any:
+        """What `unpack` takes apart: one object for each part, as the samples have them."""
+        return each[0]
+
+    def shares(self, each: Sequence[Any]) -> Any:
+        """A factor or an offset for each part, as a `Combination` has them."""
+        return each[0]
+
 
 class ByLogits(Coordinates):
     """A law whose score with respect to its logits is x - p in closed form.

@@ -1,7 +1,8 @@
 """Who takes part: every estimator of the library, and with how many samples.
 
 The list is made from the library's own registry, so that a new estimator takes part without a
-word here. What does not take part has a reason, which is a property of the estimator.
+word here; one that is not registered is named as ``package.module:Class``. What does not take part
+has a reason, which is a property of the estimator.
 """
 
 from __future__ import annotations
@@ -99,7 +100,11 @@ def chosen(labels: Sequence[str]) -> list[Entrant]:
     """The entrants of these labels, and LOORF; all if there are none."""
     known = {entrant.label: entrant for entrant in every()[0]}
     for label in labels:
-        if label not in known:
+        name, *options = label.split(" ")
+        if ":" in name:  # from outside
+            known[label] = Entrant(name, tuple(options))
+            known[label].smallest()  # raises if there is no such estimator
+        elif label not in known:
             raise ValueError(f"estimators must be among {', '.join(known)}, got {label!r}")
     return [one for label, one in known.items() if not labels or label in (*labels, BASELINE)]
 

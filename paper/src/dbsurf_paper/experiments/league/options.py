@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from dbsurf_paper.labels import IN_FILES
 from dbsurf_paper.runs.options import EXECUTION, Execution, check_counts, check_rates
 
 Name = Literal[
@@ -57,7 +58,8 @@ class Options(Execution):
     timings: int = 10
     """Timed estimates, in turns with LOORF's."""
     estimators: tuple[str, ...] = ()
-    """Only these, by label, such as "quadraticcv uses=values"; LOORF always takes part."""
+    """Only these, by label, such as "quadraticcv uses=values", or package.module:Class for one of
+    your own; LOORF always takes part."""
     seed: int = 0
     """Seed of everything random."""
 
@@ -83,7 +85,7 @@ class Options(Execution):
             words.append(self.table)
         elif self.problem not in FIXED:
             words += [self.dataset, str(self.steps)]
-        words += [label.replace(" ", "-").replace("=", "-") for label in self.estimators]
+        words += [label.translate(IN_FILES) for label in self.estimators]
         return "-".join([*words, f"seed{self.seed}"])
 
     def place(self) -> Path:

@@ -61,7 +61,8 @@ class Options(Execution):
     """Grey images: digits (no download), mnist, fashion-mnist, omniglot, omniglot-iwae, or the name
     of images that you have imported."""
     estimator: str = "dbsurf"
-    """Gradient estimator by name; `dbsurf estimators` lists them."""
+    """Gradient estimator by name; `dbsurf estimators` lists them. package.module:Class names one
+    of your own."""
     estimator_options: tuple[str, ...] = ()
     """Options of the estimator, as NAME=VALUE: alpha=preserve debias=true."""
     n: int = 4
