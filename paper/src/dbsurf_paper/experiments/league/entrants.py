@@ -96,10 +96,17 @@ def takes_bits(estimator: dbsurf.Estimator) -> bool:
 
 
 def chosen(labels: Sequence[str]) -> list[Entrant]:
-    """The entrants of these labels, and LOORF; all if there are none."""
+    """The entrants of these labels, and LOORF; all if there are none.
+
+    A label may have options that no variant declares, such as "spotcheck checks=3".
+    """
     known = {entrant.label: entrant for entrant in every()[0]}
     for label in labels:
-        if label not in known:
+        name, *options = label.split(" ")
+        if label not in known and options and name in known:
+            known[label] = Entrant(name, tuple(options))
+            known[label].smallest()  # refuses options that the estimator does not have
+        elif label not in known:
             raise ValueError(f"estimators must be among {', '.join(known)}, got {label!r}")
     return [one for label, one in known.items() if not labels or label in (*labels, BASELINE)]
 
