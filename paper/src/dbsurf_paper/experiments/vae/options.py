@@ -56,6 +56,9 @@ class Options(Execution):
     hidden: int = 200
     """Units in each hidden layer."""
 
+    hold_out: int | None = None
+    """Training images, chosen at random, that are kept out of training and take the place of the
+    test images: to choose a learning rate without a look at the test images."""
     evaluate_every: int = 1_000
     """Steps between evaluations during training."""
     evaluation_images: int = 1_000
@@ -91,6 +94,7 @@ class Options(Execution):
         lowest |= {"evaluate_every": 1, "checkpoint_every": 1, "evaluation_images": 0}
         lowest |= {"evaluation_samples": 1, "final_images": 0, "bound_samples": 1}
         lowest |= {"bound_images": 0, "variance_draws": 0, "variance_images": 1, "seed": 0}
+        lowest |= {"hold_out": 1} if self.hold_out is not None else {}
         check_counts(self, {**lowest, "n": 1})
         if self.variance_draws == 1:
             raise ValueError("variance_draws must be 0 or at least 2, got 1")
