@@ -26,7 +26,6 @@ HIDDEN = 200  # width of the layers of the perceptrons
 CHANNELS = 8  # of the first convolution; the second has twice as many
 BATCH = 100
 RATE = 1e-3  # of Adam
-PRICE = 0.0  # of an open image
 SAMPLES = 4  # of LOORF, whose gradient trains gates and classifier
 
 
@@ -66,7 +65,7 @@ class GatedClassifier(nn.Module):
         found = self.classifier(seen.flatten(0, 1).unsqueeze(1))  # (n B, classes)
         targets = classes.expand(gates.shape[:-1]).flatten()
         entropy = F.cross_entropy(found, targets, reduction="none")
-        return entropy.unflatten(0, gates.shape[:-1]) + PRICE * gates.mean(-1)
+        return entropy.unflatten(0, gates.shape[:-1])
 
 
 class Gates(Problem):
