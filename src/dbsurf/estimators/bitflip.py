@@ -148,6 +148,6 @@ def bitflip_gradient(owner: Estimator[Bits], draw: Draw[Bits]) -> Tensor:
     own = draw.samples[sample].reshape(*bit.shape, -1).gather(-1, bit.unsqueeze(-1)).squeeze(-1)
     sign = 1 - 2 * own.to(minor.dtype)
     change = sign * (after.to(before.dtype) - before).to(minor.dtype)
-    total = minor.new_zeros(flat).scatter_add(-1, bit.movedim(0, -1), change.movedim(0, -1))
-    scale = flat[-1] / bit.shape[0]
-    return total.reshape(minor.shape) * minor * (1 - minor) * scale
+    total: Tensor = minor.new_zeros(flat).scatter_add(-1, bit.movedim(0, -1), change.movedim(0, -1))
+    weight: Tensor = minor * (1 - minor) * (flat[-1] / bit.shape[0])
+    return weight * total.reshape(minor.shape)

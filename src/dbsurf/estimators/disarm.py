@@ -58,4 +58,5 @@ def pair_weights(f_values: Tensor) -> Tensor:
     """The mean over pairs of LOORF inside each pair, as weights of the n samples."""
     pairs = f_values.unflatten(0, (-1, 2))  # (n/2, 2, *batch)
     weights = loorf_weights(pairs.transpose(0, 1)) / pairs.shape[0]  # (2, n/2, *batch)
-    return weights.transpose(0, 1).flatten(0, 1)
+    joined: Tensor = weights.transpose(0, 1).flatten(0, 1)
+    return joined

@@ -1,7 +1,9 @@
 """Gates in training: which patches of an image a classifier gets to see.
 
 Effects of single bits are strong and have heavy tails: on most images a flip changes nothing, on a
-few it changes the class.
+few it changes the class. The logits of the gates are bounded. Without a bound nearly all gates are
+open for certain after some hundred steps, and what is left of the variance is made by events so
+rare that it cannot be measured.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ SIDE, PATCH = 7, 4  # patches in a row of an image, pixels in a row of a patch
 HIDDEN = 200  # width of the layers of the perceptrons
 CHANNELS = 8  # of the first convolution; the second has twice as many
 BATCH = 100
+LIMIT = 3.0  # of a logit, from below and above
 RATE = 1e-3  # of Adam
 SAMPLES = 4  # of LOORF, whose gradient trains gates and classifier
 
@@ -55,7 +58,7 @@ class GatedClassifier(nn.Module):
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """The logits of the gates, and the layer before them, detached."""
         hidden = self.features(images)
-        return self.gates(hidden), hidden.detach()
+        return LIMIT * torch.tanh(self.gates(hidden) / LIMIT), hidden.detach()
 
     def f(self, images: Tensor, classes: Tensor, gates: Tensor) -> Tensor:
         """The cross-entropy of the gated images; gates ``(n, B, 49)``, values ``(n, B)``."""
@@ -64,8 +67,8 @@ class GatedClassifier(nn.Module):
         seen = mask * images.unflatten(-1, mask.shape[-2:])
         found = self.classifier(seen.flatten(0, 1).unsqueeze(1))  # (n B, classes)
         targets = classes.expand(gates.shape[:-1]).flatten()
-        entropy = F.cross_entropy(found, targets, reduction="none")
-        return entropy.unflatten(0, gates.shape[:-1])
+        entropy: Tensor = F.cross_entropy(found, targets, reduction="none")
+        return entropy.reshape(gates.shape[:-1])
 
 
 class Gates(Problem):

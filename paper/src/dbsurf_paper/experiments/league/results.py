@@ -113,8 +113,8 @@ def outcomes(runs: Sequence[Run]) -> list[Outcome]:
 def _place(run: Run) -> tuple[Any, ...]:
     """VAEs first, short training before long, then categoricals, gates, the fixed problems."""
     problem = str(run.configuration["problem"])
-    order = ("vae", "two-layer-vae", "categorical-vae", "gates-perceptron", "gates-convolutions")
-    order += ("table", "table-searched")
+    gates = ("gates-perceptron", "gates-convolutions")
+    order = ("vae", "two-layer-vae", "categorical-vae", *gates, "table", "table-searched")
     place = order.index(problem) if problem in order else len(order)
     whole = not run.configuration.get("estimators")
     return place, int(run.configuration["steps"]), whole, run.number
