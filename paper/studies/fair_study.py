@@ -21,16 +21,33 @@ finished runs say.
 from __future__ import annotations
 
 import argparse
+import random
+import statistics
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dbsurf_paper.experiments.vae import PRESETS, Options, train
-from dbsurf_paper.labels import file_name
-from dbsurf_paper.runs.folder import read_summary
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
 
-RUNS = Path("runs/fair")
+import dbsurf
+import fair_report
+from dbsurf_paper.experiments.streams import Streams
+from dbsurf_paper.experiments.vae import PRESETS, Options, train
+from dbsurf_paper.experiments.vae.model import DiscreteVAE
+from dbsurf_paper.experiments.vae.training import Batches, Trainer, mean_image
+from dbsurf_paper.labels import file_name, label
+from dbsurf_paper.runs.folder import environment, read_summary
+from pages import insert, publish, restore, save_csv, save_figure
+
+RUNS, RESULTS, PAGE = Path("runs/fair"), Path("docs/results/fair"), Path("docs/fair.md")
+TIMES = RESULTS / "times.csv"
+WARM, TURNS, STEPS_A_TURN = 5, 40, 5  # rounds before the clock counts, rounds that count
+BY = "test_negative_elbo"  # of a choosing run, whose test images are those that are held out
 DATASETS = ("mnist", "fashion-mnist", "omniglot")
 RATES = (3e-4, 1e-3, 3e-3)
 BEYOND = {3e-4: 1e-4, 3e-3: 1e-2}
@@ -121,7 +138,7 @@ def lowest(found: dict[Any, dict[str, Any] | None]) -> Any:
     """The key with the lowest -ELBO on the images that were held out; None until all are there."""
     if None in found.values():
         return None
-    return min(found, key=lambda key: found[key]["test_negative_elbo"])  # type: ignore[index]
+    return min(found, key=lambda key: found[key][BY])  # type: ignore[index]
 
 
 def chosen(dataset: str, entrant: Entrant, do: Do) -> tuple[Entrant, float] | None:
@@ -148,7 +165,7 @@ def choose(dataset: str, do: Do) -> None:
         chosen(dataset, entrant, do)
 
 
-def seeds(dataset: str, do: Do) -> Iterator[Options]:
+def seeds(dataset: str) -> Iterator[Options]:
     """Seeds vary slowest: what is stopped early has compared everything with the first."""
     for seed in SEEDS:
         for entrant in ENTRANTS:
@@ -179,17 +196,108 @@ def table1(dataset: str) -> Iterator[Options]:
                 yield run_of(dataset, Entrant(name, n), PAPER_RATE, seed, BASE.steps)
 
 
+# --- the time of a step ---------------------------------------------------------------------------
+
+
+def measure_times() -> None:
+    """Medians of a training step of everything that is trained, in turns, on one thread."""
+    torch.set_num_threads(1)
+    pairs = {(one.estimator, one.n) for one in ENTRANTS} | {("loorf", n) for n in range(2, 9)}
+    images = np.random.default_rng(0).integers(0, 256, (2_000, 28, 28), dtype=np.uint8)
+    steps = {f"{name} n={n}": _trainer(name, n, images).step for name, n in sorted(pairs)}
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    turns = random.Random(0)
+    for turn in range(WARM + TURNS):
+        # In an order drawn anew each round: what runs before leaves its caches and free memory.
+        for name, step in turns.sample(list(steps.items()), len(steps)):
+            start = time.process_time()
+            for _ in range(STEPS_A_TURN):
+                step()
+            if turn >= WARM:
+                times[name].append(1e3 * (time.process_time() - start) / STEPS_A_TURN)
+    table = pd.DataFrame(
+        {"estimator": name, "milliseconds": statistics.median(own)} for name, own in times.items()
+    )
+    table["processor"] = environment()["processor"]
+    save_csv(table, TIMES)
+
+
+def _trainer(name: str, n: int, images: npt.NDArray[np.uint8]) -> Trainer:
+    """A trainer of the paper's VAE on images that need no download: a step takes as long."""
+    device = torch.device("cpu")
+    streams = Streams.seeded(0, device)
+    model = DiscreteVAE(mean_image(images), generator=streams.weights)
+    batches = Batches(images, BASE.batch, streams, device)
+    return Trainer(model, [dbsurf.get(name, n, validate=False)], batches, streams, PAPER_RATE)
+
+
+# --- all of it ------------------------------------------------------------------------------------
+
 STAGES = ("times", "choose", "seeds", "long", "longest", "table1")
+PLANS: dict[str, Callable[[str], Iterator[Options]]] = {
+    "seeds": seeds,
+    "long": long,
+    "longest": longest,
+    "table1": table1,
+}
 
 
 def carry_out(stage: str, dataset: str) -> None:
     if stage == "choose":
         choose(dataset, train)
-    elif stage != "times":
-        plans = {"seeds": lambda: seeds(dataset, look), "long": lambda: long(dataset)}
-        plans |= {"longest": lambda: longest(dataset), "table1": lambda: table1(dataset)}
-        for options in plans[stage]():
-            train(options)
+    for options in PLANS[stage](dataset) if stage in PLANS else ():
+        train(options)
+
+
+def report() -> None:
+    """Tables and figures from the finished runs."""
+    times = fair_report.read_times(TIMES)
+    every: list[Options] = []
+    choices, results, reaches, longer = [], [], [], []
+    short: list[fair_report.Trained] = []
+    for dataset in DATASETS:
+        tried = {}
+        for entrant in ENTRANTS:
+            one = chosen_temperature(dataset, look) if entrant == GUMBEL else entrant
+            if one is not None:
+                own = tried_rates(dataset, one, look)
+                every += [choice_of(dataset, one, rate) for rate in own]
+                values = {rate: None if s is None else s[BY] for rate, s in own.items()}
+                tried[label(one.estimator, one.options)] = values
+        if any(value is not None for own in tried.values() for value in own.values()):
+            choices.append(fair_report.choice_table(dataset, tried))
+        runs = list(seeds(dataset))
+        found = fair_report.trained(runs)
+        if found:
+            short += found
+            every += runs
+            results += [
+                fair_report.result_table(found, times),
+                fair_report.difference_table(found, "loorf"),
+                fair_report.difference_table(found, "spotcheck"),
+            ]
+            reaches.append(fair_report.reach_table(found, times))
+        runs = [*long(dataset), *longest(dataset)]
+        for steps in (50_000, 200_000):
+            found = fair_report.trained([one for one in runs if one.steps == steps])
+            if found:
+                every += runs
+                longer += [
+                    fair_report.result_table(found, times),
+                    fair_report.difference_table(found, "loorf"),
+                ]
+    insert(PAGE, "choices", fair_report.texts(*choices))
+    insert(PAGE, "results", fair_report.texts(*results))
+    insert(PAGE, "reaching", fair_report.texts(*reaches))
+    insert(PAGE, "longer", fair_report.texts(*longer))
+    insert(PAGE, "revisions", fair_report.revisions(every))
+    if short:
+        save_csv(fair_report.rows_of(short), RESULTS / "runs.csv")
+        chart = fair_report.curves(short, times)
+        if chart is not None:
+            save_figure(chart, RESULTS / "seconds.csv", RESULTS / "seconds.png")
+    done = [one.folder() for one in every if look(one) is not None]
+    publish(RESULTS / "runs.zip", list(dict.fromkeys(done)))
 
 
 if __name__ == "__main__":
@@ -198,6 +306,11 @@ if __name__ == "__main__":
     parser.add_argument("--dataset", nargs="+", choices=DATASETS, default=DATASETS)
     parser.add_argument("--report", action="store_true", help="run nothing")
     given = parser.parse_args()
-    for stage in given.stage:
-        for dataset in given.dataset:
-            carry_out(stage, dataset)
+    restore(RESULTS / "runs.zip", RUNS)
+    if not given.report:
+        if "times" in given.stage:
+            measure_times()
+        for stage in given.stage:
+            for dataset in given.dataset:
+                carry_out(stage, dataset)
+    report()

@@ -2,8 +2,9 @@
 
 Run with `python paper/studies/league.py`. It does the problems of `dbsurf league` one after the
 other, hours on one core, and then the long trainings once more with QuadraticCV learning along from
-their first step. Finished runs, here or in the documentation's `runs.zip`, are not repeated, and a
-broken one goes on from its checkpoint. `--report` only writes what the finished runs say.
+their first step. SpotCheck, younger than the rest, has runs of its own. Finished runs, here or in
+the documentation's `runs.zip`, are not repeated, and a broken one goes on from its checkpoint.
+`--report` only writes what the finished runs say.
 """
 
 from __future__ import annotations
@@ -16,7 +17,13 @@ import pandas as pd
 
 from dbsurf_paper.experiments.league import EXPERIMENTS, PRESETS, goals, options, report, study
 from dbsurf_paper.experiments.league.goals import OURS
-from dbsurf_paper.experiments.league.results import BLACK_BOX, FLAGSHIP, Outcome, outcomes
+from dbsurf_paper.experiments.league.results import (
+    BLACK_BOX,
+    FLAGSHIP,
+    QUADRATIC,
+    Outcome,
+    outcomes,
+)
 from dbsurf_paper.report.collect import FINISHED, Run, collect
 from dbsurf_paper.report.document import Block, Chart
 from dbsurf_paper.report.markdown import block_text
@@ -24,18 +31,21 @@ from pages import insert, of_kind, publish, restore, save_csv, save_figure
 
 RUNS, RESULTS = Path("runs/league"), Path("docs/results/league")
 PAGE = Path("docs/league.md")
+TABLES = ("table", "table-searched")  # where f has no gradient
 
 
 def plan() -> list[options.Options]:
     """All runs of the study."""
     runs = options.every(replace(PRESETS["laptop"], resume=True))
-    runs += [
-        replace(one, along=0, estimators=(FLAGSHIP, BLACK_BOX))
-        for one in runs
-        if one.steps == options.LONG
-    ]
+    long = [one for one in runs if one.steps == options.LONG]
+    categorical = [one for one in runs if one.problem == "categorical-vae"]
+    alone = [one for one in runs if one.problem not in TABLES]
+    runs += [replace(one, along=0, estimators=(QUADRATIC, BLACK_BOX)) for one in long]
     # Measured again after the whole run, when the network of QuadraticCV had become smaller.
-    runs += [replace(one, estimators=OURS) for one in runs if one.problem == "categorical-vae"]
+    runs += [replace(one, estimators=OURS) for one in categorical]
+    runs += [
+        replace(one, along=0 if one in long else one.along, estimators=(FLAGSHIP,)) for one in alone
+    ]
     return [replace(one, out=RUNS / one.name()) for one in runs]
 
 
@@ -79,6 +89,8 @@ def write() -> None:
     wanted = goals.table(found)
     insert(PAGE, "state", state(runs))
     insert(PAGE, "goals", "" if wanted is None else block_text(wanted))
+    in_time = report.equal_time_table(found)
+    insert(PAGE, "equal time", "" if in_time is None else block_text(in_time))
     # An empty line before it: Markdown begins no list or heading right below a comment.
     insert(PAGE, "sentences", "\n" + "\n".join(f"- {text}" for text in report.sentences(runs)))
     insert(PAGE, "tables", f"\n{tables(found)}\n")

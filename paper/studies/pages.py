@@ -16,7 +16,7 @@ from dbsurf_paper.report.tidy import chart_rows, table_rows
 
 DIGITS = 6  # of numbers in tables, if nothing else is said
 B = TypeVar("B", Table, Chart)
-KEPT = ("config.json", "rows.json", "summary.json", "*.csv")  # of every run folder
+KEPT = ("config.json", "environment.json", "rows.json", "summary.json", "*.csv")  # of every run
 
 
 def restore(archive: Path, place: Path) -> None:

@@ -119,12 +119,12 @@ class Call(Generic[Law]):
     baseline: Tensor | float | None
 
     def __post_init__(self) -> None:
-        estimator = self.estimator
-        # What the gradient of f at the samples is used for in this call, and whether the estimate
+        # Whether the gradient of f at the samples is used in this call, and whether the estimate
         # cannot do without it.
-        learn = GradF.LEARN if estimator.training else GradF.NONE
-        self.wants_grad_f = estimator.grad_f & (GradF.SAMPLES | learn)
-        self.required = bool(estimator.grad_f & GradF.SAMPLES)
+        used = self.estimator.grad_f
+        self.required = used is not GradF.NONE and GradF.SAMPLES in used
+        learning = used is not GradF.NONE and self.estimator.training and GradF.LEARN in used
+        self.wants_grad_f = self.required or learning
 
     def begin(self, generator: torch.Generator | None, samples: Any = None) -> Draw[Law]:
         """Draw, prepare and probe: everything before f is evaluated at the samples."""
