@@ -75,7 +75,7 @@ class BitFlip(Estimator[Bits]):
     variants = (
         Variant(
             "BitFlip",
-            "#A1887F",
+            "#00695C",
             "--",
             choose="to compare with; for a few bits whose p are near 0 or 1",
             cost="2 * n",

@@ -66,7 +66,7 @@ class UGC(Estimator[Bits]):
     variants = (
         Variant(
             "UGC",
-            "#F06292",
+            "#FF7043",
             ":",
             choose="to compare with; where many p are very near 0 or 1",
             cost="3 * n / 2",
