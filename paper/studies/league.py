@@ -27,7 +27,7 @@ from dbsurf_paper.experiments.league.results import (
 from dbsurf_paper.report.collect import FINISHED, Run, collect
 from dbsurf_paper.report.document import Block, Chart
 from dbsurf_paper.report.markdown import block_text
-from pages import insert, of_kind, publish, restore, save_csv, save_figure
+from pages import insert, of_kind, origins, publish, restore, save_csv, save_figure
 
 RUNS, RESULTS = Path("runs/league"), Path("docs/results/league")
 PAGE, SPOTCHECK = Path("docs/league.md"), Path("docs/spotcheck.md")
@@ -65,6 +65,7 @@ def state(runs: list[Run]) -> str:
     done = [run.configuration for run in runs if run.state == FINISHED]
     missing = [one for one in plan() if one.config() not in done]
     text = f"Finished runs behind the tables: {len(plan()) - len(missing)} of {len(plan())}."
+    text += f" {origins([run.folder for run in runs if run.state == FINISHED])}"
     if missing:
         commands = [EXPERIMENTS[0].command_for(one.config()) for one in missing]
         text += "\nMissing:\n\n```\n" + "\n".join(commands) + "\n```"

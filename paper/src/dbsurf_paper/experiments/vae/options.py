@@ -58,8 +58,8 @@ class Options(Execution):
     )
 
     dataset: str = "digits"
-    """Grey images: digits (no download), mnist, fashion-mnist, omniglot, omniglot-iwae, or the name
-    of images that you have imported."""
+    """Grey images: digits (no download; the presets paper and laptop have mnist), mnist,
+    fashion-mnist, omniglot, omniglot-iwae, or the name of images that you have imported."""
     estimator: str = "dbsurf"
     """Gradient estimator by name; `dbsurf estimators` lists them. package.module:Class names one
     of your own."""
@@ -169,8 +169,8 @@ class Options(Execution):
 
 
 PRESETS = {
-    "paper": Options(steps=1_000_000, bound_images=0),
-    "laptop": Options(),
+    "paper": Options(dataset="mnist", steps=1_000_000, bound_images=0),
+    "laptop": Options(dataset="mnist"),
     "smoke": Options(
         steps=1_500,
         learning_rate=1e-3,
