@@ -120,7 +120,7 @@ def interval(values: pd.Series, comparisons: int = 1) -> str:
 
 
 def table(study: Study, rows: pd.DataFrame) -> str:
-    """A row for each method: rate, seeds, accuracy at half and at the end, gap to LOORF, seconds."""
+    """A row for each method: rate, seeds, accuracy at half and at the end, over LOORF, seconds."""
     ends = runs_of(rows, purpose="result")
     half = rows[(rows["purpose"] == "result") & (rows["step"] == study.steps // 2)]
     methods = [method for method in dict.fromkeys(rows["method"]) if method in set(ends["method"])]

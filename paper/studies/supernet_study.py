@@ -206,7 +206,8 @@ def differences(cells: pd.DataFrame) -> str:
             interval = f"{gap.low:.2f} to {gap.high:.2f}"
         lines.append(
             f"| {estimator_name(str(name))} | {gap.count} | {gap.value:.2f} | {interval} | "
-            f"{'-' if p is None else f'{p:.2f}'} | {'yes' if p is not None and p < 0.05 else 'no'} |"
+            f"{'-' if p is None else f'{p:.2f}'} | "
+            f"{'yes' if p is not None and p < 0.05 else 'no'} |"
         )
     return "\n".join(lines)
 
