@@ -142,11 +142,19 @@ def arbitrary(n: int, m: int, probs: Tensor, seed: int = 0) -> dbsurf.SpotCheck:
         memory.counts.fill_(50.0)
         root = memory.scale[:, :3].clone()
         memory.scale[:, :3] = root @ root.T
+        if memory.pairs is not None:
+            memory.pairs.sums.diagonal().abs_()
+            memory.pairs.count.fill_(50.0)
+            memory.pairs.share.overlap.fill_(0.7 + seed / 100)
+            memory.pairs.share.energy.fill_(1.0)
     law = coordinates(law_of(probs))
     known = estimator.prepare(law, None, f).known
     assert known.scale.abs().min() > 1e-3
     assert known.size.std() > 1e-3
     assert known.table.abs().max() > 0.1
+    if probs.ndim == 1:
+        assert known.slopes.matrix.abs().max() > 0.1
+        assert known.slopes.share > 0.5
     return estimator
 
 
@@ -188,7 +196,7 @@ def test_the_second_call_is_exact_given_what_the_first_has_taught(name):
     probs, n, m = LAWS[name], 2 if name == "2 bits" else 1, 2
     warm = arbitrary(n, m, probs)
     samples, start, weight = outcomes(warm, probs, m)
-    taught = set()
+    taught, slopes = set(), set()
     for outcome in torch.nonzero(weight > 0).flatten().tolist():
         estimator = copy.deepcopy(warm)
         one = Random(NOT_PLAIN, None, start[outcome : outcome + 1])
@@ -196,8 +204,11 @@ def test_the_second_call_is_exact_given_what_the_first_has_taught(name):
         estimator.estimate(f_for(probs), law_of(probs))
         del estimator.draw_samples
         taught.add(round(estimator.memory.tables.sum().item(), 9))
+        if name == "2 bits":
+            slopes.add(round(estimator.memory.pairs.sums[0, 1].item(), 9))
         assert (expectation(estimator, probs) - truth(probs)).abs().max() < 1e-10
     assert len(taught) > 4  # different outcomes teach different things
+    assert len(slopes) > 4 or name != "2 bits"
 
 
 def test_a_graph_walked_twice_gives_the_same_and_teaches_once():

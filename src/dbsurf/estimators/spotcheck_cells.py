@@ -169,6 +169,11 @@ class BitCells(LogitCells):
     def __init__(self, law: ByLogits) -> None:
         super().__init__(law, (law.probs.shape[len(law.batch_shape) :].numel(), 1))
 
+    @property
+    def probs(self) -> Tensor:
+        """p, ``(B, M)``."""
+        return self.flat(self.law.probs.unsqueeze(0))[0]
+
     def _weigh(self) -> Tensor:
         minor = self.law.minor  # accurate where p rounds to 1
         return self.flat((minor * (1 - minor)).unsqueeze(0))[0]

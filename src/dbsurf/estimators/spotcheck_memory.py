@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from dbsurf.estimators.spotcheck_cells import Cells, Sizes
+from dbsurf.estimators.spotcheck_pairs import Effects, Pairs, Slopes
 from dbsurf.gradient.fitting import mix, ratio
 
 FEATURES = 3  # of a sample: f, the logarithm of its steepness, the openness of the law
@@ -31,6 +32,7 @@ class Known(NamedTuple):
         scale: coefficients of the features, ``(FEATURES,)``.
         mean: of the features.
         deviation: their standard deviation.
+        slopes: of the effects of bits in the other bits; None where they are not learned.
     """
 
     table: Tensor
@@ -38,6 +40,7 @@ class Known(NamedTuple):
     scale: Tensor
     mean: Tensor
     deviation: Tensor
+    slopes: Slopes | None
 
 
 class Seen(NamedTuple):
@@ -51,6 +54,7 @@ class Seen(NamedTuple):
         error: the change of f, minus its prediction.
         standard: the features of the sample, standardised, ``(m, B, FEATURES)``.
         raw: the features of all samples, ``(n, B, FEATURES)``.
+        effects: what all samples have shown of pairs of bits; None where they are not learned.
     """
 
     entry: Tensor
@@ -60,6 +64,7 @@ class Seen(NamedTuple):
     error: Tensor
     standard: Tensor
     raw: Tensor
+    effects: Effects | None
 
 
 class Memory(nn.Module):
@@ -90,6 +95,7 @@ class Memory(nn.Module):
         # mean of the features, and the decayed sum of their squared deviations from it
         self.register_buffer("features", torch.zeros(2, FEATURES))
         self.register_buffer("counts", torch.zeros(2))  # decayed numbers of checks and of calls
+        self.pairs = Pairs.of(sizes, decay)
 
     def read(self, cells: Cells, dtype: torch.dtype) -> Known:
         """All that the next call uses."""
@@ -105,7 +111,9 @@ class Memory(nn.Module):
         size = torch.where(warm & (least > 0), shrunk[1].maximum(least).sqrt(), 1)
         mean, deviation = self.features.to(dtype)
         deviation = ratio(deviation, calls).sqrt()
-        return Known(shrunk[0], size, torch.where(warm, _solved(scale), 0), mean.clone(), deviation)
+        scale = torch.where(warm, _solved(scale), 0)
+        slopes = None if self.pairs is None else self.pairs.read(calls)
+        return Known(shrunk[0], size, scale, mean.clone(), deviation, slopes)
 
     def update(self, known: Known, seen: Seen, checked: Tensor) -> None:
         """Add one call to the sums, if it was one that checked."""
@@ -129,7 +137,13 @@ class Memory(nn.Module):
         counts = torch.stack([torch.ones_like(calls) * seen.error.numel(), torch.ones_like(calls)])
         states = [self.tables, self.scale, self.features, self.counts]
         news = [tables, scale, torch.stack([mean, deviation]), counts]
-        mix(decay, states, [torch.where(checked, new, 0) for new in news], whole=True)
+        pairs, effects = self.pairs, seen.effects
+        if pairs is not None and known.slopes is not None and effects is not None:
+            states, news = states + pairs.states, news + pairs.news(known.slopes, effects)
+        kept = mix(decay, states, [torch.where(checked, new, 0) for new in news], whole=True)
+        if pairs is not None and effects is not None:
+            gradient = torch.where(kept & checked, effects.gradient, torch.nan)
+            pairs.share.update(gradient, effects.fit)  # (what is no number is left out)
 
 
 def _solved(equations: Tensor) -> Tensor:

@@ -1,0 +1,149 @@
+"""The pairs of bits that SpotCheck learns and takes out of its gradient.
+
+That it has no bias with arbitrary slopes is in `test_spotcheck.py`.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor
+from torch.distributions import Bernoulli, Independent, OneHotCategorical
+
+import dbsurf
+from dbsurf.estimators import spotcheck_pairs
+
+f64 = torch.float64
+SIZE = 6
+LOGITS = torch.linspace(-1.5, 2, SIZE, dtype=f64)
+SPLITS = [(1, 1), (1, 3), (2, 2), (3, 1)]
+
+
+def pairwise(seed: int = 0) -> tuple[Tensor, Tensor]:
+    """A symmetric matrix of second differences, and slopes."""
+    random = torch.Generator().manual_seed(seed)
+    square = torch.randn(SIZE, SIZE, generator=random, dtype=f64)
+    return (square + square.T).fill_diagonal_(0), torch.randn(SIZE, generator=random, dtype=f64)
+
+
+def law(batch: int) -> Independent:
+    return Independent(Bernoulli(logits=LOGITS.expand(batch, SIZE)), 1)
+
+
+def taught(n: int, m: int, f, calls: int = 150, batch: int = 20) -> dbsurf.SpotCheck:
+    estimator = dbsurf.SpotCheck(n, checks=m, size=SIZE).double()
+    random = torch.Generator().manual_seed(1)
+    for _ in range(calls):
+        estimator.estimate(f, law(batch), generator=random)
+    return estimator.eval()
+
+
+def spread(estimator: dbsurf.SpotCheck, f, random: torch.Generator) -> Tensor:
+    return estimator.estimate(f, law(4000), generator=random).grad.var(0).sum()
+
+
+@pytest.mark.parametrize(("n", "m"), SPLITS)
+def test_a_pairwise_f_is_learned_and_its_variance_is_taken_out(n, m):
+    """Its prediction is exact, so that all of the variance is that of Δ, linear in x."""
+    matrix, slope = pairwise()
+    f = lambda x: 0.5 * ((x @ matrix) * x).sum(-1) + x @ slope  # noqa: E731
+    estimator = taught(n, m, f)
+    slopes = estimator.memory.pairs.read(estimator.memory.counts[1])
+    assert torch.equal(slopes.matrix, slopes.matrix.T)
+    assert torch.equal(slopes.matrix.diagonal(), torch.zeros(SIZE, dtype=f64))
+    assert (slopes.matrix - matrix).norm() < 0.1 * matrix.norm()
+    without = copy.deepcopy(estimator)
+    without.memory.pairs.share.overlap.zero_()
+    random = torch.Generator().manual_seed(2)
+    assert spread(estimator, f, random) < 0.02 * spread(without, f, random)
+
+
+@pytest.mark.parametrize(("n", "m"), SPLITS)
+def test_a_linear_f_keeps_a_variance_of_zero(n, m):
+    estimator = taught(n, m, lambda x: x @ pairwise()[1], calls=60)
+    assert spread(estimator, lambda x: x @ pairwise()[1], torch.Generator().manual_seed(2)) < 1e-20
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_slopes_that_are_wrong_are_switched_off(n):
+    """b is learned from the gradient itself: slopes that say nothing about it get no share."""
+    matrix, slope = pairwise()
+    f = lambda x: 0.5 * ((x @ matrix) * x).sum(-1) + x @ slope  # noqa: E731
+    estimator = dbsurf.SpotCheck(n, checks=2, size=SIZE).double()
+    random = torch.Generator().manual_seed(1)
+    wrong = pairwise(seed=5)[0]
+    wrong = wrong - (wrong * matrix).sum() / matrix.square().sum() * matrix
+    pairs = estimator.memory.pairs
+    for _ in range(200):  # sums as if they had been learned from another function
+        pairs.sums.copy_(torch.diagonal_scatter(2000 * wrong, torch.full((SIZE,), 1000.0)))
+        estimator.estimate(f, law(20), generator=random)
+    assert pairs.share() < 0.3
+
+
+def test_only_one_law_of_not_too_many_bits_has_pairs(monkeypatch):
+    assert dbsurf.SpotCheck(2, size=spotcheck_pairs.MOST).memory.pairs is not None
+    for size in (spotcheck_pairs.MOST + 1, (5, 3), [5, 4]):
+        assert dbsurf.SpotCheck(2, size=size).memory.pairs is None
+    monkeypatch.setattr(spotcheck_pairs, "MOST", SIZE - 1)
+    estimator = dbsurf.SpotCheck(2)
+    estimator.estimate(lambda x: x.square().sum(-1), law(3))
+    assert estimator.memory.pairs is None
+    categories = Independent(OneHotCategorical(logits=torch.zeros(3, 4, 5)), 1)
+    dbsurf.SpotCheck(2).estimate(lambda x: x.square().sum((-1, -2)), categories)
+
+
+def test_nothing_is_taken_out_of_plain_samples():
+    """And they teach nothing about pairs."""
+    matrix, slope = pairwise()
+    f = lambda x: 0.5 * ((x @ matrix) * x).sum(-1) + x @ slope  # noqa: E731
+    estimator = taught(2, 2, f).train()
+    estimator.fade.second.copy_(torch.tensor([1.0, 0.1]))  # plain samples are better, it believes
+    estimator.fade.tried.fill_(1.0)
+    estimator.fade.clock.copy_(torch.tensor([100.0, 0.0]))
+    assert estimator.fade()
+    before = [buffer.clone() for buffer in estimator.memory.buffers()]
+    other = copy.deepcopy(estimator)
+    other.memory.pairs.share.overlap.zero_()
+    grads = [
+        one.estimate(f, law(5), generator=torch.Generator().manual_seed(3)).grad
+        for one in (estimator, other)
+    ]
+    assert torch.equal(*grads)
+    assert all(torch.equal(a, b) for a, b in zip(before, estimator.memory.buffers(), strict=True))
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_call_that_is_not_finite_leaves_the_share_as_it_was(n):
+    matrix, slope = pairwise()
+    f = lambda x: 0.5 * ((x @ matrix) * x).sum(-1) + x @ slope  # noqa: E731
+    estimator = taught(n, 2, f).train()
+    estimator.validate = False
+    before = [buffer.clone() for buffer in estimator.memory.buffers()]
+    for bad in (torch.nan, torch.inf, 1e200):  # the last overflows in squares only
+        estimator.estimate(lambda x, bad=bad: f(x) * bad + bad * x.prod(-1), law(5))
+    assert all(torch.equal(a, b) for a, b in zip(before, estimator.memory.buffers(), strict=True))
+
+
+def test_what_is_taken_out_is_a_share_of_the_fit():
+    """b w A (mean of the samples - p), with what was known before the call."""
+    matrix, slope = pairwise()
+    f = lambda x: 0.5 * ((x @ matrix) * x).sum(-1) + x @ slope  # noqa: E731
+    estimator = taught(2, 2, f)
+    slopes = estimator.memory.pairs.read(estimator.memory.counts[1])
+    seen = []
+
+    def kept(x: Tensor) -> Tensor:
+        seen.append(x.detach())
+        return f(x)
+
+    grads = []
+    for _ in range(2):  # with the share, and then without
+        random = torch.Generator().manual_seed(4)
+        grads.append(estimator.estimate(kept, law(4), generator=random).grad)
+        estimator.memory.pairs.share.overlap.zero_()
+    p = torch.sigmoid(LOGITS)
+    fit = p * (1 - p) * ((seen[0].mean(0) - p) @ slopes.matrix)  # the samples are seen first
+    assert slopes.share > 0.5
+    torch.testing.assert_close(grads[0], grads[1] - slopes.share * fit)
