@@ -143,10 +143,8 @@ def arbitrary(n: int, m: int, probs: Tensor, seed: int = 0) -> dbsurf.SpotCheck:
         root = memory.scale[:, :3].clone()
         memory.scale[:, :3] = root @ root.T
         if memory.pairs is not None:
-            memory.pairs.sums.diagonal().abs_()
-            memory.pairs.count.fill_(50.0)
-            memory.pairs.share.overlap.fill_(0.7 + seed / 100)
-            memory.pairs.share.energy.fill_(1.0)
+            memory.pairs.sums[:-1].diagonal().abs_()
+            memory.pairs.totals.copy_(torch.tensor([50.0, 0.7 + seed / 100, 1.0]))
     law = coordinates(law_of(probs))
     known = estimator.prepare(law, None, f).known
     assert known.scale.abs().min() > 1e-3

@@ -261,7 +261,7 @@ class SpotCheck(Estimator[Coordinates]):
         gradient, effects = cells.gradient(samples, corrected), None
         if known.slopes is not None:
             effects = effects_of(cells, known.slopes, samples, change, gradient)
-            gradient = gradient - known.slopes.share * effects.fit
+            gradient = torch.addcmul(gradient, known.slopes.share, effects.fit, value=-1)
         seen = Seen(
             entry=pick(cells.entries(samples), checks),
             share=pick(cells.weight(samples), checks).square() / chance,

@@ -95,7 +95,7 @@ class Memory(nn.Module):
         # mean of the features, and the decayed sum of their squared deviations from it
         self.register_buffer("features", torch.zeros(2, FEATURES))
         self.register_buffer("counts", torch.zeros(2))  # decayed numbers of checks and of calls
-        self.pairs = Pairs.of(sizes, decay)
+        self.pairs = Pairs.of(sizes)
 
     def read(self, cells: Cells, dtype: torch.dtype) -> Known:
         """All that the next call uses."""
@@ -137,13 +137,10 @@ class Memory(nn.Module):
         counts = torch.stack([torch.ones_like(calls) * seen.error.numel(), torch.ones_like(calls)])
         states = [self.tables, self.scale, self.features, self.counts]
         news = [tables, scale, torch.stack([mean, deviation]), counts]
-        pairs, effects = self.pairs, seen.effects
-        if pairs is not None and known.slopes is not None and effects is not None:
-            states, news = states + pairs.states, news + pairs.news(known.slopes, effects)
-        kept = mix(decay, states, [torch.where(checked, new, 0) for new in news], whole=True)
-        if pairs is not None and effects is not None:
-            gradient = torch.where(kept & checked, effects.gradient, torch.nan)
-            pairs.share.update(gradient, effects.fit)  # (what is no number is left out)
+        if self.pairs is not None and known.slopes is not None and seen.effects is not None:
+            states = [*states, self.pairs.sums, self.pairs.totals]
+            news = [*news, *self.pairs.news(known.slopes, seen.effects)]
+        mix(decay, states, [torch.where(checked, new, 0) for new in news], whole=True)
 
 
 def _solved(equations: Tensor) -> Tensor:

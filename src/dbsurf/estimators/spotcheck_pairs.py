@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from dbsurf.estimators.spotcheck_cells import Sizes
-from dbsurf.gradient.fitting import RunningRatio, ratio
+from dbsurf.gradient.fitting import ratio
 
 MOST = 1024  # bits for which pairs are learned: memory and time grow with their square
 LARGEST = 2.0  # of the share of the fit that is taken out
@@ -54,53 +54,52 @@ class Pairs(nn.Module):
 
     Args:
         bits: d, the number of bits.
-        decay: factor on the sums at each call that checks.
     """
 
     sums: Tensor
-    level: Tensor
-    count: Tensor
+    totals: Tensor
 
-    def __init__(self, bits: int, decay: float) -> None:
+    def __init__(self, bits: int) -> None:
         super().__init__()
-        # Off the diagonal: sums of effect_k (x_j - mean) + effect_j (x_k - mean). On it: the sum of
-        # (x_k - mean)^2; an effect of k on j is to be divided by it.
-        self.register_buffer("sums", torch.zeros(bits, bits))
-        self.register_buffer("level", torch.zeros(bits))  # decayed sum of mean effects
-        self.register_buffer("count", torch.zeros(()))  # decayed number of observations
-        self.share = RunningRatio(LARGEST, decay)
+        # Row k < d, column j: effect_k (x_j - mean) + effect_j (x_k - mean), summed; on the
+        # diagonal (x_k - mean)^2. The last row: the mean effects of a call, summed.
+        self.register_buffer("sums", torch.zeros(bits + 1, bits))
+        # decayed number of observations; <gradient, fit> and <fit, fit>
+        self.register_buffer("totals", torch.zeros(3))
 
     @classmethod
-    def of(cls, sizes: Sizes, decay: float) -> Pairs | None:
+    def of(cls, sizes: Sizes) -> Pairs | None:
         """For one law of at most `MOST` bits; None for others."""
         (bits, classes), *others = sizes
-        return cls(bits, decay) if classes == 1 and bits <= MOST and not others else None
+        return cls(bits) if classes == 1 and bits <= MOST and not others else None
 
     def read(self, calls: Tensor) -> Slopes:
         """All that the next call uses, after so many calls (decayed)."""
-        dtype = calls.dtype
-        sums = self.sums.to(dtype)
-        squares = sums.diagonal()
-        # A ridge: as many further observations as there are bits, of no effect.
-        ridge = ratio(squares.sum(), self.count.to(dtype))
-        squares = squares + torch.where(ridge > 0, ridge, 1)
-        matrix = (sums / (squares + squares.unsqueeze(-1))).fill_diagonal_(0)
-        return Slopes(matrix, self.share().to(dtype), ratio(self.level.to(dtype), calls))
-
-    @property
-    def states(self) -> list[Tensor]:
-        """The sums that `news` adds to."""
-        return [self.sums, self.level, self.count]
+        sums, (count, overlap, energy) = self.sums.to(calls.dtype), self.totals.to(calls.dtype)
+        pairs, level = sums[:-1], sums[-1]
+        squares = pairs.diagonal()
+        # A ridge: as many further observations as there are bits, of no effect. (If there was no
+        # call, all sums are 0; after one call both numbers are at least 1.)
+        ridge = squares.sum() / count.clamp(min=1)
+        squares = squares + ridge.clamp(min=torch.finfo(ridge.dtype).tiny)
+        matrix = (pairs / (squares + squares.unsqueeze(-1))).fill_diagonal_(0)
+        share = ratio(overlap, energy).clamp(0, LARGEST)
+        return Slopes(matrix, share, level / calls.clamp(min=1))
 
     def news(self, slopes: Slopes, seen: Effects) -> list[Tensor]:
-        """What a call adds to the sums."""
+        """What a call adds to both sums."""
         effect, deviation = seen.predicted, seen.deviation
         n, batch, _ = effect.shape
-        mean = effect.mean((0, 1))
+        mean = effect.mean(0)
         if n > 1:  # what the samples of an element have in common is no effect of other bits
-            effect, deviation = effect - effect.mean(0), deviation - deviation.mean(0)
+            effect, deviation = effect - mean, deviation - deviation.mean(0)
         else:
             effect = effect - slopes.level
         both = effect.flatten(0, 1).T @ deviation.flatten(0, 1)
-        sums = torch.diagonal_scatter(both + both.T, deviation.square().sum((0, 1)))
-        return [sums, mean, torch.full_like(mean[0], max(n - 1, 1) * batch)]
+        pairs = torch.diagonal_scatter(both + both.T, deviation.square().sum((0, 1)))
+        flat, fit = both.flatten(), seen.fit.flatten()
+        # Effects whose squares overflow make this no number, so that nothing of the call is kept:
+        # the squares of later fits would overflow too, and could not be learned from.
+        count = max(n - 1, 1) * batch + 0 * flat.dot(flat)
+        totals = torch.stack([count, seen.gradient.flatten().dot(fit), fit.dot(fit)])
+        return [torch.cat([pairs, mean.mean(0, keepdim=True)]), totals]
