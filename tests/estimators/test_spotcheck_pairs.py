@@ -94,6 +94,19 @@ def test_only_one_law_of_not_too_many_bits_has_pairs(monkeypatch):
     dbsurf.SpotCheck(2).estimate(lambda x: x.square().sum((-1, -2)), categories)
 
 
+def test_a_tuple_of_one_law_is_as_that_law():
+    matrix, slope = pairwise()
+    f = lambda x: 0.5 * ((x @ matrix) * x).sum(-1) + x @ slope  # noqa: E731
+    found = []
+    for one, dist in ((f, law(5)), (lambda x: f(x[0]), (law(5),))):
+        estimator = dbsurf.SpotCheck(2).double()
+        for call in range(10):
+            grad = estimator.estimate(one, dist, generator=torch.Generator().manual_seed(call)).grad
+        assert estimator.memory.pairs.totals[2] > 0
+        found.append(grad)
+    torch.testing.assert_close(found[1][0], found[0])
+
+
 def test_nothing_is_taken_out_of_plain_samples():
     """And they teach nothing about pairs."""
     matrix, slope = pairwise()

@@ -11,7 +11,7 @@ from torch import Tensor
 from dbsurf import checks as check
 from dbsurf.distributions import Combination, Coordinates
 from dbsurf.estimators.local_expectation import check_coordinates
-from dbsurf.estimators.spotcheck_cells import BitCells, Cells, Sizes, cells_of
+from dbsurf.estimators.spotcheck_cells import Cells, Sizes, cells_of
 from dbsurf.estimators.spotcheck_memory import Fade, Known, Memory, Seen
 from dbsurf.estimators.spotcheck_pairs import Effects, Slopes
 from dbsurf.gradient.context import check_first_call
@@ -258,7 +258,8 @@ class SpotCheck(Estimator[Coordinates]):
         place = ((sample * batch + element) * count + cell).flatten()
         correction = (error / (self.checks * chance)).flatten()
         corrected = change.reshape(-1).scatter_add(0, place, correction).reshape(samples.shape)
-        gradient, effects = cells.gradient(samples, corrected), None
+        gradient: Tensor = cells.gradient(samples, corrected)
+        effects: Effects | None = None
         if known.slopes is not None:
             effects = effects_of(cells, known.slopes, samples, change, gradient)
             gradient = torch.addcmul(gradient, known.slopes.share, effects.fit, value=-1)
@@ -385,8 +386,7 @@ def effects_of(
     cells: Cells, slopes: Slopes, samples: Tensor, change: Tensor, gradient: Tensor
 ) -> Effects:
     """What the samples say of pairs of bits, by the changes that are predicted, ``(n, B, M)``."""
-    assert isinstance(cells, BitCells)
-    deviation = samples - cells.probs
+    deviation = samples - cells.mean()
     fit = cells.weights * (deviation.mean(0) @ slopes.matrix)
     rest = torch.addcmul(gradient, cells.weights, slopes.level, value=-1)
     return Effects(cells.linear(samples, change), deviation, rest, fit)

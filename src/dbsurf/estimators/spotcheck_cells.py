@@ -70,6 +70,10 @@ class Cells(ABC):
     def offset(self, gradient: Tensor) -> Any:
         """A gradient ``(B, M)`` as the offset of a `Combination`."""
 
+    @abstractmethod
+    def mean(self) -> Tensor:
+        """The mean of a sample, ``(B, M)``."""
+
     # --- drawing --------------------------------------------------------------------------------
 
     @abstractmethod
@@ -156,6 +160,9 @@ class LogitCells(Cells):
     def offset(self, gradient: Tensor) -> Tensor:
         return gradient.reshape(self.law.probs.shape)
 
+    def mean(self) -> Tensor:
+        return self.flat(self.law.probs.unsqueeze(0))[0]
+
     def uniforms(self, count: int, generator: torch.Generator | None) -> Tensor:
         like = self.law.probs if self.law.binary else self.law.probs[..., 0]
         return uniform(like, count, generator)
@@ -168,11 +175,6 @@ class BitCells(LogitCells):
 
     def __init__(self, law: ByLogits) -> None:
         super().__init__(law, (law.probs.shape[len(law.batch_shape) :].numel(), 1))
-
-    @property
-    def probs(self) -> Tensor:
-        """p, ``(B, M)``."""
-        return self.flat(self.law.probs.unsqueeze(0))[0]
 
     def _weigh(self) -> Tensor:
         minor = self.law.minor  # accurate where p rounds to 1
@@ -235,7 +237,7 @@ class OneHotCells(LogitCells):
     def __init__(self, law: ByLogits) -> None:
         shape = law.probs.shape[len(law.batch_shape) :]
         super().__init__(law, (shape[:-1].numel(), shape[-1]))
-        self.probs = self._split(self.flat(law.probs.unsqueeze(0))[0])  # (B, K, C)
+        self.probs = self._split(self.mean())  # (B, K, C)
 
     def _weigh(self) -> Tensor:
         # A unit of change in class c moves logit c by p_c (1 - p_c), another c' by p_c p_c'.
@@ -361,6 +363,9 @@ class MixedCells(Cells):
 
     def offset(self, gradient: Tensor) -> Any:
         return self.joint.shares([part.offset(x) for part, x in self._each(gradient)])
+
+    def mean(self) -> Tensor:
+        return torch.cat([part.mean() for part in self.parts], -1)
 
     def uniforms(self, count: int, generator: torch.Generator | None) -> list[Tensor]:
         return [part.uniforms(count, generator) for part in self.parts]

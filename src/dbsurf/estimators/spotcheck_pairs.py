@@ -82,7 +82,8 @@ class Pairs(nn.Module):
         # call, all sums are 0; after one call both numbers are at least 1.)
         ridge = squares.sum() / count.clamp(min=1)
         squares = squares + ridge.clamp(min=torch.finfo(ridge.dtype).tiny)
-        matrix = (pairs / (squares + squares.unsqueeze(-1))).fill_diagonal_(0)
+        matrix = pairs / (squares + squares.unsqueeze(-1))
+        matrix.diagonal().zero_()
         share = ratio(overlap, energy).clamp(0, LARGEST)
         return Slopes(matrix, share, level / calls.clamp(min=1))
 
