@@ -30,16 +30,20 @@ from dbsurf_paper.report.markdown import block_text
 from pages import insert, of_kind, publish, restore, save_csv, save_figure
 
 RUNS, RESULTS = Path("runs/league"), Path("docs/results/league")
-PAGE = Path("docs/league.md")
+PAGE, SPOTCHECK = Path("docs/league.md"), Path("docs/spotcheck.md")
+COMMON = (FLAGSHIP, QUADRATIC, "mdsurf", "reinmax")  # with common noise
 TABLES = ("table", "table-searched")  # where f has no gradient
 
 
 def plan() -> list[options.Options]:
     """All runs of the study."""
-    runs = options.every(replace(PRESETS["laptop"], resume=True))
+    runs = [
+        replace(one, estimators=COMMON) if one.problem == "two-layer-common" else one
+        for one in options.every(replace(PRESETS["laptop"], resume=True))
+    ]
     long = [one for one in runs if one.steps == options.LONG]
     categorical = [one for one in runs if one.problem == "categorical-vae"]
-    alone = [one for one in runs if one.problem not in TABLES]
+    alone = [one for one in runs if one.problem not in TABLES and not one.estimators]
     runs += [replace(one, along=0, estimators=(QUADRATIC, BLACK_BOX)) for one in long]
     # Measured again after the whole run, when the network of QuadraticCV had become smaller.
     runs += [replace(one, estimators=OURS) for one in categorical]
@@ -89,6 +93,8 @@ def write() -> None:
     wanted = goals.table(found)
     insert(PAGE, "state", state(runs))
     insert(PAGE, "goals", "" if wanted is None else block_text(wanted))
+    flagship = report.flagship_table(found)
+    insert(SPOTCHECK, "league", "" if flagship is None else block_text(flagship))
     in_time = report.equal_time_table(found)
     insert(PAGE, "equal time", "" if in_time is None else block_text(in_time))
     # An empty line before it: Markdown begins no list or heading right below a comment.

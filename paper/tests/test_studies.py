@@ -41,8 +41,8 @@ MARKS = (
     "rates",
 )
 MARKS += ("supernet study", "supernet differences", "supernet state", "supernet correlations")
-MARKS += ("goals", "sentences", "tables")
-MARKS += ("results", "longer", "revisions")
+MARKS += ("goals", "sentences", "tables", "league")
+MARKS += ("results", "longer", "revisions", "along", "parameters")
 
 
 @pytest.fixture
@@ -202,14 +202,15 @@ def _as_cifar10(columns):
 
 def test_the_league(page, monkeypatch):
     module = study("league", page, monkeypatch)
+    monkeypatch.setattr(module, "SPOTCHECK", page)
     runs = page.parent / "runs"
     variances = {"quadraticcv": 12.0, "quadraticcv uses=values": 50.0, "mdsurf": 75.0}
     league_run(runs, {**variances, "reinmax": 1.0}, dataset="mnist")
     league_run(runs, {"quadraticcv": 30.0}, dataset="omniglot")
     module.write()
     text = page.read_text()
-    assert len(module.plan()) == 26
-    assert "Finished runs behind the tables: 2 of 26." in text
+    assert len(module.plan()) == 27
+    assert "Finished runs behind the tables: 2 of 27." in text
     assert "dbsurf league --problem vae --dataset omniglot --steps 30000" in text
     assert "at most 0.2 | mnist VAE | 0.120 to 0.120 | 4 evaluations | **met**" in text
     assert "|  |  | omniglot VAE | 0.300 to 0.300 | 4 evaluations | not met" in text
@@ -244,6 +245,26 @@ def test_in_equal_time(page, monkeypatch):
             wanted
         )  # (beyond the last as before; never below two samples)
     assert module.at_equal_time(one, {**own, "evaluations": 3, "milliseconds": 3.0}) is None
+
+
+def test_spotcheck_along_a_training(page, monkeypatch):
+    module = study("spotcheck_study", page, monkeypatch)
+    monkeypatch.setattr(module, "MARKS", (1, 3))
+    for name, value in {"PARAMETERS_AT": 3, "DRAWS": 4, "TURNS": 1}.items():
+        monkeypatch.setattr(module, name, value)
+    small = {"dataset": "digits", "steps": 3, "draws": 10, "images": 4, "out": page.parent / "runs"}
+    monkeypatch.setattr(module, "OPTIONS", replace(module.OPTIONS, **small))
+    module.carry_out()
+    module.report()
+    text = page.read_text()
+    assert "| Estimator | 1 | 3 |" in text
+    assert "| LOORF(4) | 4 | 1.000 | 1.000 | 1.00 |" in text
+    assert "| SpotCheck, 2 + 6 | 8 |" in text
+    assert set(pd.read_csv(page.parent / "results" / "along.csv")["series"]) == {
+        "spotcheck",
+        "quadraticcv",
+        "reinmax",
+    }
 
 
 def fair_run(module, options, elbo: float) -> None:
@@ -290,6 +311,7 @@ def test_the_fair_study(page, monkeypatch):
 
 def test_a_run_of_chosen_estimators_takes_the_place_of_rows_of_a_whole_run(page, monkeypatch):
     module = study("league", page, monkeypatch)
+    monkeypatch.setattr(module, "SPOTCHECK", page)
     runs = page.parent / "runs"
     league_run(runs, {"quadraticcv": 30.0, "mdsurf": 75.0}, dataset="mnist")
     league_run(runs, {"quadraticcv": 18.0}, dataset="mnist", estimators=("quadraticcv",))
@@ -301,6 +323,7 @@ def test_a_run_of_chosen_estimators_takes_the_place_of_rows_of_a_whole_run(page,
 
 def test_learning_along_from_the_first_step_is_a_row_of_its_own(page, monkeypatch):
     module = study("league", page, monkeypatch)
+    monkeypatch.setattr(module, "SPOTCHECK", page)
     runs = page.parent / "runs"
     league_run(runs, {"quadraticcv": 30.0}, dataset="mnist", steps=30_000)
     whole = {"steps": 30_000, "along": 0, "estimators": ("quadraticcv",)}

@@ -150,7 +150,7 @@ def test_training_along_for_the_last_steps_only(tmp_path):
     while one.steps < 6:
         one.step()
     assert taught == [3, 4, 5]
-    assert one.problem._trainer.steps == 4
+    assert one.problem.trainer.steps == 4
 
 
 def test_a_finished_run_is_read_back(folder, capsys):
@@ -170,7 +170,7 @@ def test_without_a_problem_all_are_run(tmp_path, monkeypatch):
     run(replace(PRESETS["smoke"], out=tmp_path))
     assert [one.problem for one in done] == [
         "quadratic", "network", "table", "table-searched", "vae", "categorical-vae",
-        "two-layer-vae", "gates-perceptron", "gates-convolutions",
+        "two-layer-vae", "two-layer-common", "gates-perceptron", "gates-convolutions",
     ]  # fmt: skip
     assert len({one.folder() for one in done}) == len(done)
     assert all(one.folder().parent == tmp_path for one in done)
@@ -183,7 +183,8 @@ def test_without_a_problem_all_are_run(tmp_path, monkeypatch):
 
 
 def test_two_layers_categories_and_gates(tmp_path):
-    for name in ("two-layer-vae", "categorical-vae", "gates-perceptron", "gates-convolutions"):
+    moving = ("two-layer-vae", "two-layer-common", "categorical-vae")
+    for name in (*moving, "gates-perceptron", "gates-convolutions"):
         run(
             replace(
                 TINY,
@@ -200,6 +201,7 @@ def test_two_layers_categories_and_gates(tmp_path):
     titles = [one.title for one in outcomes(collect([tmp_path], EXPERIMENTS))]
     assert titles == [
         "digits VAE, 2 layers of 200 bits, 2 steps",
+        "digits VAE, 2 layers of 200 bits, common noise, 2 steps",
         "digits VAE, 20 latents of 10 classes, 2 steps",
         "digits, 49 gates before a perceptron, 2 steps",
         "digits, 49 gates before a convolutional network, 2 steps",
@@ -232,9 +234,10 @@ def test_the_report_has_a_figure_the_goals_and_two_tables(folder):
     runs = collect([folder], EXPERIMENTS)
     (section,) = report.sections(runs)
     assert [block.kind for block in section.blocks] == [
-        "paragraph", "chart", "table", "table", "table",
+        "paragraph", "chart", "table", "table", "table", "table",
     ]  # fmt: skip
-    _, chart, wanted, unbiased, biased = section.blocks
+    _, chart, wanted, in_time, unbiased, biased = section.blocks
+    assert in_time.titles[:2] == ("Problem", "SpotCheck")
     assert {line.series for panel in chart.panels for line in panel.lines} == {
         "doublecv", "quadraticcv uses=values", "mdsurf",
     }  # fmt: skip

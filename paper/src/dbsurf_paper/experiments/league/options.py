@@ -16,6 +16,7 @@ Name = Literal[
     "vae",
     "categorical-vae",
     "two-layer-vae",
+    "two-layer-common",
     "gates-perceptron",
     "gates-convolutions",
 ]
@@ -23,6 +24,7 @@ FIXED: tuple[Name, ...] = ("quadratic", "network", "table", "table-searched")
 MOVING: tuple[Name, ...] = (
     "categorical-vae",
     "two-layer-vae",
+    "two-layer-common",
     "gates-perceptron",
     "gates-convolutions",
 )

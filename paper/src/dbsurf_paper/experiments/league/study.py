@@ -33,6 +33,7 @@ PROBLEMS: dict[str, Callable[[Options], Problem]] = {
     "vae": vaes.plain,
     "categorical-vae": vaes.categorical,
     "two-layer-vae": vaes.two_layers,
+    "two-layer-common": vaes.two_layers_common,
     "gates-perceptron": gates.before_perceptron,
     "gates-convolutions": gates.before_convolutions,
 }

@@ -49,6 +49,9 @@ class Options(Execution):
     """nonlinear: two hidden layers in every network. linear: none."""
     layers: int = 1
     """Layers of latents, 1 to 4."""
+    common_noise: bool | None = None
+    """With several layers: all samples of a layer draw the layers above from the same random
+    numbers, so that f is one function of them."""
     latents: int = 200
     """Latents in each layer."""
     latent_classes: int = 2
