@@ -212,8 +212,8 @@ def test_the_league(page, monkeypatch):
     league_run(runs, {"quadraticcv": 30.0}, dataset="omniglot")
     module.write()
     text = page.read_text()
-    assert len(module.plan()) == 27
-    assert "Finished runs behind the tables: 2 of 27." in text
+    assert len(module.plan()) == 33
+    assert "Finished runs behind the tables: 2 of 33." in text
     assert "dbsurf league --problem vae --dataset omniglot --steps 30000" in text
     assert "at most 0.2 | mnist VAE | 0.120 to 0.120 | 4 evaluations | **met**" in text
     assert "|  |  | omniglot VAE | 0.300 to 0.300 | 4 evaluations | not met" in text
