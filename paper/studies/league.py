@@ -2,9 +2,9 @@
 
 Run with `python paper/studies/league.py`. It does the problems of `dbsurf league` one after the
 other, hours on one core, and then the long trainings once more with QuadraticCV learning along from
-their first step. SpotCheck and its peers, younger than the rest, have runs of their own. Finished runs, here or in
-the documentation's `runs.zip`, are not repeated, and a broken one goes on from its checkpoint.
-`--report` only writes what the finished runs say.
+their first step. SpotCheck and its peers, younger than the rest, have runs of their own. Finished
+runs, here or in the documentation's `runs.zip`, are not repeated, and a broken one goes on from its
+checkpoint. `--report` only writes what the finished runs say.
 """
 
 from __future__ import annotations
