@@ -7,7 +7,7 @@ data beside the samples, results as numpy arrays or plain numbers, auxiliary res
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -281,8 +281,6 @@ def full_precision(
     autocast: Sequence[tuple[str, torch.dtype]],
 ) -> AbstractContextManager[object]:
     """Turn autocast off: sums over samples and control variates need all digits."""
-    if not autocast:  # torch.compile cannot trace an ExitStack before torch 2.7
-        return nullcontext()
     stack = ExitStack()
     for device, _ in autocast:
         stack.enter_context(torch.autocast(device, enabled=False))
