@@ -55,6 +55,9 @@ class Execution:
     """How a run is executed: the options that all experiments share. None changes a result."""
 
     usual_threads: ClassVar[int] = 0  # where --threads is not given; 0 for torch's own number
+    #: For the help: names of options by the title of their group, and command lines.
+    help_groups: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    help_examples: ClassVar[tuple[str, ...]] = ()
 
     out: Path | None = field(default=None, metadata=EXECUTION)
     """Run folder; by default runs/, the experiment, and a name made of the other options."""

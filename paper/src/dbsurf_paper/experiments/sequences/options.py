@@ -15,6 +15,10 @@ class Options(Execution):
     """Groups of sequences: exact bias and error of their gradients, and training with them."""
 
     usual_threads = 1  # the models are so small that a second one hardly helps
+    help_examples = (
+        "dbsurf sequences --preset smoke        # a minute",
+        "dbsurf sequences --part exact",
+    )
 
     part: Literal["both", "exact", "training"] = "both"
     """Which of the two studies is run."""
