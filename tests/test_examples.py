@@ -1,4 +1,4 @@
-"""The five examples learn: each beats chance, or what a part of it can do, by a margin."""
+"""The examples learn: each beats chance, or what a part of it can do, by a margin."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ def test_every_example_is_tested_here():
         "epidemic",
         "patches",
         "policy",
+        "router",
         "variational",
     }
 
@@ -104,6 +105,19 @@ def test_patches_are_found_that_tell_the_digits(capsys, monkeypatch):
     data = {"x_train": pixels, "y_train": digits, "x_test": pixels, "y_test": digits}
     monkeypatch.setattr(module, "images", lambda: data)
     found = module.main(steps=60, seeds=1)
-    assert found["StructuredCV"] > 0.3  # chance is a tenth
-    assert found["StructuredCV"] > found["fixed"]
+    assert found["StructuredCV(4)"] > 0.3  # chance is a tenth
+    assert found["StructuredCV(4)"] > found["random patches"]
     assert "6 of 49 patches" in capsys.readouterr().out
+
+
+def test_routers_and_experts_learn_classes(capsys, monkeypatch):
+    module = example("router")
+    torch.manual_seed(0)
+    classes = torch.randint(10, (500,))
+    pixels = torch.rand(10, 784).round()[classes]
+    data = {"x_train": pixels, "y_train": classes, "x_test": pixels, "y_test": classes}
+    monkeypatch.setattr(module, "images", lambda: data)
+    found = module.main(steps=30)
+    assert set(found) == set(module.METHODS)
+    assert min(found.values()) > 0.2  # chance is a tenth
+    assert "2 of 8 experts" in capsys.readouterr().out

@@ -2,8 +2,9 @@
 
 Run with `python paper/studies/league.py`. It does the problems of `dbsurf league` one after the
 other, hours on one core, and then the long trainings once more with QuadraticCV learning along from
-their first step. Finished runs, here or in the documentation's `runs.zip`, are not repeated, and a
-broken one goes on from its checkpoint. `--report` only writes what the finished runs say.
+their first step. SpotCheck and its peers, younger than the rest, have runs of their own. Finished
+runs, here or in the documentation's `runs.zip`, are not repeated, and a broken one goes on from its
+checkpoint. `--report` only writes what the finished runs say.
 """
 
 from __future__ import annotations
@@ -11,31 +12,55 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from dbsurf_paper.experiments.league import EXPERIMENTS, PRESETS, goals, options, report, study
 from dbsurf_paper.experiments.league.goals import OURS
-from dbsurf_paper.experiments.league.results import BLACK_BOX, FLAGSHIP, Outcome, outcomes
+from dbsurf_paper.experiments.league.results import (
+    BLACK_BOX,
+    FLAGSHIP,
+    QUADRATIC,
+    Outcome,
+    outcomes,
+)
 from dbsurf_paper.report.collect import FINISHED, Run, collect
 from dbsurf_paper.report.document import Block, Chart
 from dbsurf_paper.report.markdown import block_text
-from pages import insert, of_kind, publish, restore, save_csv, save_figure
+from pages import insert, of_kind, origins, publish, restore, save_csv, save_figure
 
 RUNS, RESULTS = Path("runs/league"), Path("docs/results/league")
-PAGE = Path("docs/league.md")
+PAGE, SPOTCHECK = Path("docs/league.md"), Path("docs/spotcheck.md")
+_FEW = {"along": 0, "converge": 1, "evaluations": (2, 4, 8), "steps": 1_000, "draws": 100}
+_GATES = (FLAGSHIP, "spotcheck checks=3", QUADRATIC, "mdsurf", "bitflip", "ugc", "reinmax")
+PEERS = ("bitflip", "ugc")  # younger than the rest, too
+#: Younger problems, with a few estimators.
+CHOSEN: dict[str, dict[str, Any]] = {
+    "two-layer-common": {"estimators": (FLAGSHIP, QUADRATIC, "mdsurf", "reinmax")},
+    "gates-perceptron": {**_FEW, "timings": 2, "estimators": _GATES},
+    "gates-convolutions": {**_FEW, "timings": 2, "estimators": _GATES},
+}
+TABLES = ("table", "table-searched")  # where f has no gradient
 
 
 def plan() -> list[options.Options]:
     """All runs of the study."""
-    runs = options.every(replace(PRESETS["laptop"], resume=True))
-    runs += [
-        replace(one, along=0, estimators=(FLAGSHIP, BLACK_BOX))
-        for one in runs
-        if one.steps == options.LONG
+    runs = [
+        replace(one, **CHOSEN.get(str(one.problem), {}))
+        for one in options.every(replace(PRESETS["laptop"], resume=True))
     ]
+    long = [one for one in runs if one.steps == options.LONG]
+    categorical = [one for one in runs if one.problem == "categorical-vae"]
+    alone = [one for one in runs if one.problem not in TABLES and not one.estimators]
+    runs += [replace(one, along=0, estimators=(QUADRATIC, BLACK_BOX)) for one in long]
     # Measured again after the whole run, when the network of QuadraticCV had become smaller.
-    runs += [replace(one, estimators=OURS) for one in runs if one.problem == "categorical-vae"]
+    runs += [replace(one, estimators=OURS) for one in categorical]
+    runs += [
+        replace(one, along=0 if one in long else one.along, estimators=(FLAGSHIP,)) for one in alone
+    ]
+    bits = [one for one in alone if one.problem in ("vae", "network") and one not in long]
+    runs += [replace(one, estimators=PEERS) for one in bits]
     return [replace(one, out=RUNS / one.name()) for one in runs]
 
 
@@ -51,6 +76,7 @@ def state(runs: list[Run]) -> str:
     done = [run.configuration for run in runs if run.state == FINISHED]
     missing = [one for one in plan() if one.config() not in done]
     text = f"Finished runs behind the tables: {len(plan()) - len(missing)} of {len(plan())}."
+    text += f" {origins([run.folder for run in runs if run.state == FINISHED])}"
     if missing:
         commands = [EXPERIMENTS[0].command_for(one.config()) for one in missing]
         text += "\nMissing:\n\n```\n" + "\n".join(commands) + "\n```"
@@ -79,6 +105,10 @@ def write() -> None:
     wanted = goals.table(found)
     insert(PAGE, "state", state(runs))
     insert(PAGE, "goals", "" if wanted is None else block_text(wanted))
+    flagship = report.flagship_table(found)
+    insert(SPOTCHECK, "league", "" if flagship is None else block_text(flagship))
+    in_time = report.equal_time_table(found)
+    insert(PAGE, "equal time", "" if in_time is None else block_text(in_time))
     # An empty line before it: Markdown begins no list or heading right below a comment.
     insert(PAGE, "sentences", "\n" + "\n".join(f"- {text}" for text in report.sentences(runs)))
     insert(PAGE, "tables", f"\n{tables(found)}\n")

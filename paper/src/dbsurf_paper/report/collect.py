@@ -129,6 +129,8 @@ def read(folder: Path, records: Sequence[Experiment]) -> Run | None:
         summary = read_summary(folder) or {}
         if summary:
             configuration, record = summary["configuration"], record_of(summary, records)
+        # An option that is younger than the run is in no file, and None where it is not used.
+        configuration = {name: value for name, value in configuration.items() if value is not None}
         if record is None:
             return None
         if summary:

@@ -156,11 +156,22 @@ def environment() -> dict[str, Any]:
         "numpy": np.__version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
+        "processor": _processor(),
         "threads": torch.get_num_threads(),
         "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "revision": _revision(),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
     }
+
+
+def _processor() -> str:
+    """The name of the processor, as far as the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
 
 
 def _revision() -> str | None:

@@ -428,7 +428,8 @@ def test_names_and_presets():
     options = Options(estimator="dbsurf", estimator_options=("alpha=preserve", "debias=true"))
     assert options.folder() == Path("runs/vae/digits-dbsurf-alpha-preserve-debias-true-n4-seed0")
     assert options.build_estimator().unbiased
-    assert PRESETS["paper"] == Options()
+    assert PRESETS["paper"] == Options(dataset="mnist")
+    assert [PRESETS[name].dataset for name in ("laptop", "smoke")] == ["mnist", "digits"]
     assert Options().steps == 1_000_000
 
 
@@ -442,3 +443,8 @@ def test_no_step_waits_for_the_device(data, tmp_path):
         estimators = torch.nn.ModuleList([replace(options, estimator=name).build_estimator()])
         estimators.to("meta")
         negative_elbo(model, estimators, images, None).backward()
+
+
+def test_an_estimator_of_another_objective_is_refused():
+    with pytest.raises(ValueError, match="objective mean of f, got vimco"):
+        Options(estimator="vimco").build_estimator()

@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from dbsurf_paper.experiments.league.entrants import BASELINE
 from dbsurf_paper.experiments.league.options import FIXED
 from dbsurf_paper.report.collect import FINISHED, Run
 
-FLAGSHIP, BLACK_BOX = "quadraticcv", "quadraticcv uses=values"
+FLAGSHIP = "spotcheck"
+QUADRATIC, BLACK_BOX = "quadraticcv", "quadraticcv uses=values"
 USUAL = 4  # evaluations by which estimators are put in order
 JOINT, CONVERGED = "joint", "converged"
 Row = dict[str, Any]
@@ -111,9 +114,18 @@ def outcomes(runs: Sequence[Run]) -> list[Outcome]:
 
 
 def _place(run: Run) -> tuple[Any, ...]:
-    """VAEs first, short training before long, then categoricals, then the fixed problems."""
+    """VAEs first, short training before long, then categoricals, gates, the fixed problems."""
     problem = str(run.configuration["problem"])
-    order = ("vae", "two-layer-vae", "categorical-vae", "table", "table-searched")
+    order = (
+        "vae",
+        "two-layer-vae",
+        "two-layer-common",
+        "categorical-vae",
+        "gates-perceptron",
+        "gates-convolutions",
+        "table",
+        "table-searched",
+    )
     place = order.index(problem) if problem in order else len(order)
     whole = not run.configuration.get("estimators")
     return place, int(run.configuration["steps"]), whole, run.number
@@ -126,6 +138,32 @@ def _key(row: Row) -> tuple[Any, ...]:
 def time_of(row: Row) -> float:
     """Time of an estimate over LOORF's with as many evaluations."""
     return float(row["milliseconds"]) / float(row["loorf_milliseconds"])
+
+
+def at_equal_time(one: Outcome, row: Row) -> float | None:
+    """Its variance over that of LOORF with as many samples as its milliseconds allow.
+
+    LOORF's variance and time are known at a few numbers of samples. A row's time over LOORF's was
+    taken in turns; so it gives its time on the scale of LOORF's own. Between two numbers of samples
+    LOORF's variance is interpolated in logarithms, beyond the last it goes on as between the last
+    two: so that LOORF is not held to whole numbers.
+    """
+    base = sorted((r for r in one.rows if is_baseline(r)), key=lambda r: int(r["evaluations"]))
+    usual = [r for r in base if r["evaluations"] in one.counts]
+    own = next((r for r in usual if r["evaluations"] == row["evaluations"]), None)
+    if own is None or len(usual) < 2:
+        return None
+    times = np.maximum.accumulate([float(r["milliseconds"]) for r in usual])  # more is not faster
+    variances = np.log([float(r["variance"]) for r in usual])
+    time = time_of(row) * float(own["milliseconds"])
+    known, wanted = np.log(times), float(np.log(max(time, times[0])))
+    if wanted <= known[-1]:
+        variance = float(np.interp(wanted, known, variances))
+    else:
+        first = int(np.searchsorted(known, known[-1])) - 1
+        slope = (variances[-1] - variances[first]) / (known[-1] - known[first])
+        variance = float(variances[-1] + slope * (wanted - known[-1]))
+    return float(row["ratio"]) * float(own["variance"]) / float(np.exp(variance))
 
 
 def is_baseline(row: Row) -> bool:

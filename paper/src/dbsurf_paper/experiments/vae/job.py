@@ -26,6 +26,8 @@ from dbsurf_paper.runs.options import check_memory
 from dbsurf_paper.runs.records import Row, add_picture
 from dbsurf_paper.runs.steps import Steps
 
+Pixels = npt.NDArray[np.uint8]
+HELD_OUT_SEED = 20261117
 PICTURE = "pictures.png"
 COLUMNS, GAP = SHOWN // 2, 2  # images in a row of the picture; pixels between them
 
@@ -103,13 +105,16 @@ def build(options: Options, device: torch.device) -> tuple[Trainer, Tensor]:
     weights, activations = 2 * options.layers * width**2, options.n * options.batch * width
     check_memory(16 * (weights + activations), "weights, gradients and activations")
     images = data.load(options.dataset, options.data_dir)
+    train, test = images.train, images.test
+    if options.hold_out is not None:
+        train, test = split(train, options.hold_out)
     streams = Streams.seeded(options.seed, device)
     with torch.random.fork_rng(devices=[]):
         # An estimator with weights of its own draws them from torch's global generator.
         torch.manual_seed(streams.samples.initial_seed())
         estimators = [options.build_estimator().to(device) for _ in range(options.layers)]
         model = DiscreteVAE(
-            mean_image(images.train),
+            mean_image(train),
             latents=options.latents,
             classes=options.latent_classes,
             hidden=options.hidden,
@@ -117,9 +122,26 @@ def build(options: Options, device: torch.device) -> tuple[Trainer, Tensor]:
             layers=options.layers,
             generator=streams.weights,
         )
-    batches = Batches(images.train, options.batch, streams, device)
-    trainer = Trainer(model.to(device), estimators, batches, streams, options.learning_rate)
-    return trainer, flat_images(images.test, device)
+    batches = Batches(train, options.batch, streams, device)
+    trainer = Trainer(
+        model.to(device),
+        estimators,
+        batches,
+        streams,
+        options.learning_rate,
+        common_noise=bool(options.common_noise),
+    )
+    return trainer, flat_images(test, device)
+
+
+def split(images: Pixels, held_out: int) -> tuple[Pixels, Pixels]:
+    """Training images without those that are held out, and these; always the same ones."""
+    if held_out >= len(images):
+        raise ValueError(
+            f"hold_out must be below {len(images)}, the training images, got {held_out}"
+        )
+    order = np.random.default_rng(HELD_OUT_SEED).permutation(len(images))
+    return images[np.sort(order[held_out:])], images[np.sort(order[:held_out])]
 
 
 def check_dataset(name: str, folder: Path | None) -> None:

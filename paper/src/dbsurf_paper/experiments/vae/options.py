@@ -58,10 +58,11 @@ class Options(Execution):
     )
 
     dataset: str = "digits"
-    """Grey images: digits (no download), mnist, fashion-mnist, omniglot, omniglot-iwae, or the name
-    of images that you have imported."""
+    """Grey images: digits (no download; the presets paper and laptop have mnist), mnist,
+    fashion-mnist, omniglot, omniglot-iwae, or the name of images that you have imported."""
     estimator: str = "dbsurf"
-    """Gradient estimator by name; `dbsurf estimators` lists them."""
+    """Gradient estimator by name; `dbsurf estimators` lists them. package.module:Class names one
+    of your own."""
     estimator_options: tuple[str, ...] = ()
     """Options of the estimator, as NAME=VALUE: alpha=preserve debias=true."""
     n: int = 4
@@ -79,6 +80,9 @@ class Options(Execution):
     """nonlinear: two hidden layers in every network. linear: none."""
     layers: int = 1
     """Layers of latents, 1 to 4."""
+    common_noise: bool | None = None
+    """With several layers: all samples of a layer draw the layers above from the same random
+    numbers, so that f is one function of them."""
     latents: int = 200
     """Latents in each layer."""
     latent_classes: int = 2
@@ -86,6 +90,9 @@ class Options(Execution):
     hidden: int = 200
     """Units in each hidden layer."""
 
+    hold_out: int | None = None
+    """Training images, chosen at random, that are kept out of training and take the place of the
+    test images: to choose a learning rate without a look at the test images."""
     evaluate_every: int = 1_000
     """Steps between evaluations during training."""
     evaluation_images: int = 1_000
@@ -121,6 +128,7 @@ class Options(Execution):
         lowest |= {"evaluate_every": 1, "checkpoint_every": 1, "evaluation_images": 0}
         lowest |= {"evaluation_samples": 1, "final_images": 0, "bound_samples": 1}
         lowest |= {"bound_images": 0, "variance_draws": 0, "variance_images": 1, "seed": 0}
+        lowest |= {"hold_out": 1} if self.hold_out is not None else {}
         check_counts(self, {**lowest, "n": 1})
         if self.variance_draws == 1:
             raise ValueError("variance_draws must be 0 or at least 2, got 1")
@@ -161,8 +169,8 @@ class Options(Execution):
 
 
 PRESETS = {
-    "paper": Options(steps=1_000_000, bound_images=0),
-    "laptop": Options(),
+    "paper": Options(dataset="mnist", steps=1_000_000, bound_images=0),
+    "laptop": Options(dataset="mnist"),
     "smoke": Options(
         steps=1_500,
         learning_rate=1e-3,

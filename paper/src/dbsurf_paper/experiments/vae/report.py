@@ -30,7 +30,7 @@ from dbsurf_paper.report.document import (
     Section,
     is_png,
 )
-from dbsurf_paper.report.numbers import Difference, given, listed
+from dbsurf_paper.report.numbers import Paired, given, listed
 
 FEW = 4  # comparisons that a sentence can name one by one
 
@@ -114,7 +114,7 @@ def _lowest(found: list[Comparison]) -> str:
     )
 
 
-def _lead_over_second(one: Comparison) -> Difference:
+def _lead_over_second(one: Comparison) -> Paired:
     first, second = lowest_first(one)[:2]
     return gap(one, second, first)
 

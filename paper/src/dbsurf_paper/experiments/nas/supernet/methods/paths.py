@@ -61,7 +61,7 @@ class Sampled(Method):
     def build(cls, options: SupernetOptions) -> Method:
         if options.estimator == Uniform.name:
             raise ValueError("estimator must be an estimator: uniform sampling is --method uniform")
-        if options.estimator not in dbsurf.available():
+        if ":" not in options.estimator and options.estimator not in dbsurf.available():
             known = ", ".join(dbsurf.available())
             raise ValueError(f"estimator must be one of {known}, got {options.estimator!r}")
         extras: dict[str, Any] = named_values(options.estimator_options)
@@ -168,7 +168,8 @@ class Dsnas(Method):
     A cell z is drawn from the categoricals, and each edge's result is multiplied by a weight w = 1.
     One backward gives the weights their gradient and every edge its cost c = dL/dw, the part of the
     loss that a linearisation ascribes to it. The architecture's gradient is the sum over edges of
-    c times the gradient of log p(z). An edge with "none" has no cost.
+    c times the gradient of log p(z). An edge with "none" has no cost. The paper's pruning of edges
+    whose best operation leads by a threshold is not in this form.
 
     Bias: unbiased for the sum of the edges' expected linearised costs, which is not the gradient of
     the expected loss. Memory: one operation. Evaluations: 1 a step.

@@ -1,0 +1,261 @@
+"""Tables and figures of the fair study, from its finished runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from dbsurf_paper.experiments.vae import Options
+from dbsurf_paper.labels import dataset_name, estimator_name, label
+from dbsurf_paper.report.document import Cell, Chart, Line, Panel, Row, Table
+from dbsurf_paper.report.markdown import block_text
+from dbsurf_paper.report.numbers import Mean, Paired, holm, paired
+from dbsurf_paper.runs.folder import ENVIRONMENT, read_summary
+from dbsurf_paper.runs.records import read_metrics
+from dbsurf_paper.runs.sealed import read_sealed
+
+MEASURED = {
+    "train_negative_elbo": "-ELBO, train",
+    "test_negative_elbo": "-ELBO, test",
+    "train_bound": "bound, train",
+    "test_bound": "bound, test",
+}
+BASELINE = "loorf"
+Numbers = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The finished runs of one estimator on one data set, by seed."""
+
+    dataset: str
+    series: str
+    options: Options
+    summaries: Mapping[int, Mapping[str, Any]]
+    curve: tuple[Numbers, Numbers]  # steps, and the mean of the training -ELBO over seeds
+
+    @property
+    def name(self) -> str:
+        return estimator_name(self.series)
+
+    def values(self, measure: str, seeds: list[int]) -> list[float]:
+        return [float(self.summaries[seed][measure]) for seed in seeds]
+
+
+def trained(runs: list[Options]) -> list[Trained]:
+    """The finished ones among the runs, put together over seeds."""
+    groups: dict[tuple[Any, ...], list[Options]] = {}
+    for one in runs:
+        if read_summary(one.folder()) is not None:
+            key = one.dataset, label(one.estimator, one.estimator_options), one.n
+            groups.setdefault(key, []).append(one)
+    found = []
+    for (dataset, series, _), group in groups.items():
+        summaries = {one.seed: read_summary(one.folder()) or {} for one in group}
+        rows = [read_metrics(one.folder()) for one in group]
+        steps = np.array([row["step"] for row in rows[0]], dtype=float)
+        levels = [[float(row["train_negative_elbo"] or 0) for row in own] for own in rows]
+        curve = steps, np.mean(levels, 0)
+        found.append(Trained(dataset, series, group[0], summaries, curve))
+    return found
+
+
+def choice_table(dataset: str, tried: Mapping[str, Mapping[float, float | None]]) -> Table:
+    """-ELBO on the images held out, by estimator and rate; the one chosen in bold."""
+    rates = sorted({rate for own in tried.values() for rate in own})
+    rows = []
+    for series, own in tried.items():
+        known = [value for value in own.values() if value is not None]
+        best = min(known) if len(known) == len(own) else None
+        cells = [_choice(own.get(rate), best) for rate in rates]
+        rows.append(Row((Cell(estimator_name(series)), *cells)))
+    caption = (
+        f"{dataset_name(dataset)}: -ELBO of 5,000 training images that were held out, after 10,000 "
+        "steps of one seed, by learning rate; the rate that was chosen in bold."
+    )
+    return Table(caption, ("Estimator", *(f"{rate:g}" for rate in rates)), tuple(rows))
+
+
+def _choice(value: float | None, best: float | None) -> Cell:
+    return Cell("–") if value is None else Cell(f"{value:.2f}", best=value == best)
+
+
+def result_table(found: list[Trained], times: Mapping[str, float]) -> Table:
+    """Means over seeds at the chosen rates; the lowest of a column in bold."""
+    means = {
+        (one.series, measure): Mean.of(one.values(measure, sorted(one.summaries)))
+        for one in found
+        for measure in MEASURED
+    }
+    rows = []
+    for one in sorted(found, key=lambda one: means[one.series, "train_negative_elbo"].value):
+        cells = [
+            Cell(one.name),
+            Cell(f"{one.options.learning_rate:g}"),
+            Cell(f"{len(one.summaries)}"),
+        ]
+        for measure in MEASURED:
+            mean = means[one.series, measure]
+            lowest = min(means[other.series, measure].value for other in found)
+            cells.append(Cell(mean.text(), best=mean.value == lowest))
+        cells.append(_milliseconds(times, one.options))
+        rows.append(Row(tuple(cells)))
+    steps = found[0].options.steps
+    caption = (
+        f"{dataset_name(found[0].dataset)}, {steps:,} steps, every estimator at its own best rate: "
+        "mean ± standard error over seeds; lower is better, the lowest of a column in bold. -ELBO "
+        "of all images, the bound with 100 samples of 2,000; milliseconds of a training step."
+    )
+    titles = ("Estimator", "rate", "seeds", *MEASURED.values(), "ms a step")
+    return Table(caption, titles, tuple(rows))
+
+
+def _milliseconds(times: Mapping[str, float], options: Options) -> Cell:
+    found = times.get(time_key(options))
+    return Cell("–" if found is None else f"{found:.1f}")
+
+
+def time_key(options: Options) -> str:
+    """The name of a step's time: the estimator without options that change no time, and n."""
+    return f"{options.estimator} n={options.n}"
+
+
+def difference_table(found: list[Trained], against: str) -> Table | None:
+    """Every estimator minus one of them, paired by seed, with Holm's correction over the table."""
+    base = next((one for one in found if one.series == against), None)
+    if base is None:
+        return None
+    gaps: dict[tuple[str, str], Paired] = {}
+    for one in found:
+        seeds = sorted(one.summaries.keys() & base.summaries.keys())
+        for measure in MEASURED if one is not base and len(seeds) > 1 else ():
+            pair = one.values(measure, seeds), base.values(measure, seeds)
+            gaps[one.series, measure] = paired(*pair)
+    known = [key for key, gap in gaps.items() if gap.p == gap.p]
+    adjusted = dict(zip(known, holm([gaps[key].p for key in known]), strict=True))
+    rows = []
+    for one in found:
+        if (one.series, "test_bound") in gaps:
+            cells = [_gap(gaps[one.series, m], adjusted.get((one.series, m))) for m in MEASURED]
+            rows.append(Row((Cell(one.name), *cells)))
+    if not rows:
+        return None
+    caption = (
+        f"{dataset_name(base.dataset)}: minus {base.name}, mean of the differences of equal seeds "
+        "and its 95 % interval; below 0 is better. In bold what is told apart from 0 at 5 % with "
+        f"Holm's correction over the {len(adjusted)} comparisons of this table."
+    )
+    return Table(caption, ("Estimator", *MEASURED.values()), tuple(rows))
+
+
+def _gap(gap: Paired, p: float | None) -> Cell:
+    if p is None:
+        return Cell(f"{gap.value:+.2f}")
+    return Cell(f"{gap.value:+.2f}", f"{gap.low:+.2f} to {gap.high:+.2f}", best=p < 0.05)
+
+
+def reach_table(found: list[Trained], times: Mapping[str, float]) -> Table | None:
+    """Steps and seconds until LOORF's last value, over LOORF's."""
+    base = next((one for one in found if one.series == BASELINE), None)
+    if base is None:
+        return None
+    steps, level = base.curve[0][-1], base.curve[1][-1]
+    rows = []
+    for one in found:
+        needed = reached(*one.curve, level)
+        ratio = None if needed is None else needed / steps
+        mine, its = times.get(time_key(one.options)), times.get(time_key(base.options))
+        seconds = None if ratio is None or mine is None or its is None else ratio * mine / its
+        cells = [Cell("not reached" if ratio is None else f"{ratio:.2f}")]
+        cells.append(Cell("–" if seconds is None else f"{seconds:.2f}"))
+        rows.append(Row((Cell(one.name), *cells)))
+    caption = (
+        f"{dataset_name(base.dataset)}: when the training -ELBO of 1,000 images, the mean over "
+        f"seeds, is where LOORF at its best rate is after {steps:,.0f} steps ({level:.2f}); over "
+        "LOORF's steps and seconds."
+    )
+    return Table(caption, ("Estimator", "steps", "seconds"), tuple(rows))
+
+
+def reached(steps: Numbers, levels: Numbers, level: float) -> float | None:
+    """The first step at which a falling curve is at a level, between two points on a line."""
+    below = np.flatnonzero(levels <= level)
+    if not len(below):
+        return None
+    i = int(below[0])
+    if i == 0:
+        return float(steps[0])
+    share = (levels[i - 1] - level) / (levels[i - 1] - levels[i])
+    return float(steps[i - 1] + share * (steps[i] - steps[i - 1]))
+
+
+def curves(found: list[Trained], times: Mapping[str, float]) -> Chart | None:
+    """-ELBO of training images against seconds of training, a panel a data set."""
+    panels = []
+    for dataset in dict.fromkeys(one.dataset for one in found):
+        lines = []
+        for one in found:
+            time = times.get(time_key(one.options))
+            if one.dataset == dataset and time is not None:
+                steps, levels = one.curve
+                late = steps >= steps[-1] / 10  # the first fall would take up the whole panel
+                x, y = steps[late] * time / 1e3, levels[late]
+                lines.append(Line(one.series, tuple(map(float, x)), tuple(map(float, y))))
+        if lines:
+            title = f"{dataset_name(dataset)}, {found[0].options.steps:,} steps"
+            panels.append(Panel(title, "seconds", "-ELBO, train", tuple(lines)))
+    if not panels:
+        return None
+    caption = (
+        "Training -ELBO of 1,000 images against seconds of training, every estimator at its own "
+        "best learning rate, mean over seeds. Seconds are steps times the milliseconds of a step."
+    )
+    return Chart("fair", caption, tuple(panels))
+
+
+def revisions(runs: list[Options]) -> str:
+    """Which code, versions and processor made the finished runs."""
+    found: Counter[str] = Counter()
+    for one in runs:
+        path = one.folder() / ENVIRONMENT
+        if read_summary(one.folder()) is not None and path.exists():
+            here = read_sealed(path)
+            told = f"revision {here['revision']}, torch {here['torch']}"
+            found[f"{told}, {here.get('processor', 'unknown processor')}"] += 1
+    return "\n".join(f"- {count} runs: {text}" for text, count in sorted(found.items()))
+
+
+def rows_of(found: list[Trained]) -> pd.DataFrame:
+    """Every run behind the tables."""
+    return pd.DataFrame(
+        {
+            "dataset": one.dataset,
+            "estimator": one.series,
+            "n": one.options.n,
+            "learning_rate": one.options.learning_rate,
+            "steps": one.options.steps,
+            "seed": seed,
+            **{name: summary[name] for name in MEASURED},
+        }
+        for one in found
+        for seed, summary in sorted(one.summaries.items())
+    )
+
+
+def texts(*tables: Table | None) -> str:
+    return "\n\n".join(block_text(table) for table in tables if table is not None)
+
+
+def read_times(path: Path) -> dict[str, float]:
+    """Milliseconds of a step by estimator and n."""
+    if not path.exists():
+        return {}
+    table = pd.read_csv(path)
+    return dict(zip(table.estimator, table.milliseconds, strict=True))

@@ -1,0 +1,316 @@
+"""The fair study of docs/fair.md: every estimator at its own best learning rate.
+
+Run with `python paper/studies/fair_study.py`; `--stage` and `--dataset` do a part of it. Stages:
+
+- `times`: milliseconds of a training step of every estimator, one interleaved run on one thread;
+  every time of the study is steps times these, so that the trainings may share a machine.
+- `choose`: 10,000 steps at three learning rates, one seed, on training images without 5,000 that
+  are held out; the rate with the lowest -ELBO on those is taken. If it is the lowest or the highest
+  of the three, the next one beyond is tried too. For Gumbel-softmax the temperature is chosen
+  first, in the same way, at the middle rate.
+- `seeds`: 10,000 steps at the chosen rate, five other seeds, all training images.
+- `long`: 50,000 steps of five estimators at these rates, three seeds, two data sets.
+- `longest`: 200,000 steps at the paper's rate, MNIST, three estimators.
+- `table1`: n = 2, 6 and 8 for the estimators of the paper's table 1 at the paper's rate, two seeds.
+
+Runs that the documentation holds (`docs/results/fair/runs.zip`) are taken from there, finished ones
+are not run again, a broken one goes on from its checkpoint. `--report` only writes what the
+finished runs say.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+
+import dbsurf
+import fair_report
+from dbsurf_paper.experiments.streams import Streams
+from dbsurf_paper.experiments.vae import PRESETS, Options, train
+from dbsurf_paper.experiments.vae.model import DiscreteVAE
+from dbsurf_paper.experiments.vae.training import Batches, Trainer, mean_image
+from dbsurf_paper.labels import file_name, label
+from dbsurf_paper.runs.folder import environment, read_summary
+from pages import insert, publish, restore, save_csv, save_figure
+
+RUNS, RESULTS, PAGE = Path("runs/fair"), Path("docs/results/fair"), Path("docs/fair.md")
+TIMES = RESULTS / "times.csv"
+WARM, TURNS, STEPS_A_TURN = 5, 40, 5  # rounds before the clock counts, rounds that count
+BY = "test_negative_elbo"  # of a choosing run, whose test images are those that are held out
+DATASETS = ("mnist", "fashion-mnist", "omniglot")
+RATES = (3e-4, 1e-3, 3e-3)
+BEYOND = {3e-4: 1e-4, 3e-3: 1e-2}
+TEMPERATURES = (0.25, 0.5, 1.0)
+HELD_OUT, SEED_OF_CHOICE, SEEDS = 5_000, 100, range(5)
+PAPER_RATE = 3e-4
+
+Do = Callable[[Options], dict[str, Any] | None]  # a run's summary; None if it is not to be had
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """An estimator with four evaluations of f a step, unless its n says otherwise."""
+
+    estimator: str
+    n: int = 4
+    options: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        return file_name(self.estimator, self.options)
+
+
+GUMBEL = Entrant("gumbelsoftmax")
+ENTRANTS = (
+    Entrant("loorf"),
+    Entrant("reinmax"),
+    Entrant("quadraticcv", 3),
+    Entrant("dbsurf"),
+    Entrant("mdsurf"),
+    GUMBEL,
+    Entrant("rodeo"),
+    Entrant("arms"),
+    Entrant("spotcheck", 2),
+)
+LONG = ("loorf", "dbsurf", "quadraticcv", "spotcheck", "reinmax")
+LONGEST = ("loorf", "dbsurf", "spotcheck")
+TABLE_1 = ("dbsurf", "doublecv", "arms", "disarm", "loorf")
+
+BASE = replace(PRESETS["laptop"], variance_draws=0, threads=1, resume=True, tensorboard=False)
+
+
+def run_of(dataset: str, entrant: Entrant, rate: float, seed: int, steps: int) -> Options:
+    """One training of the study."""
+    name = f"{dataset}-{entrant.label}-n{entrant.n}-lr{rate:g}-{steps}-seed{seed}"
+    return replace(
+        BASE,
+        dataset=dataset,
+        estimator=entrant.estimator,
+        estimator_options=entrant.options,
+        n=entrant.n,
+        learning_rate=rate,
+        seed=seed,
+        steps=steps,
+        out=RUNS / name,
+    )
+
+
+def choice_of(dataset: str, entrant: Entrant, rate: float) -> Options:
+    """One training to choose by: its "test images" are those that are held out."""
+    one = run_of(dataset, entrant, rate, SEED_OF_CHOICE, BASE.steps)
+    assert one.out is not None
+    held = {"hold_out": HELD_OUT, "final_images": HELD_OUT, "bound_images": 500}
+    return replace(one, **held, out=one.out.with_name(f"{one.out.name}-held-out"))
+
+
+# --- the choice -----------------------------------------------------------------------------------
+
+
+def chosen_temperature(dataset: str, do: Do) -> Entrant | None:
+    """Gumbel-softmax with its best temperature at the middle rate."""
+    found = {}
+    for temperature in TEMPERATURES:
+        one = replace(GUMBEL, options=(f"temperature={temperature}",))
+        found[one] = do(choice_of(dataset, one, RATES[1]))
+    return lowest(found)
+
+
+def tried_rates(dataset: str, entrant: Entrant, do: Do) -> dict[float, dict[str, Any] | None]:
+    """The summaries of an estimator's choosing runs by rate."""
+    found = {rate: do(choice_of(dataset, entrant, rate)) for rate in RATES}
+    while (best := lowest(found)) in BEYOND and BEYOND[best] not in found:
+        found[BEYOND[best]] = do(choice_of(dataset, entrant, BEYOND[best]))
+    return found
+
+
+def lowest(found: dict[Any, dict[str, Any] | None]) -> Any:
+    """The key with the lowest -ELBO on the images that were held out; None until all are there."""
+    if None in found.values():
+        return None
+    return min(found, key=lambda key: found[key][BY])  # type: ignore[index]
+
+
+def chosen(dataset: str, entrant: Entrant, do: Do) -> tuple[Entrant, float] | None:
+    """The estimator with its options and its rate, if all that decides is done."""
+    if entrant == GUMBEL:
+        found = chosen_temperature(dataset, do)
+        if found is None:
+            return None
+        entrant = found
+    rate = lowest(tried_rates(dataset, entrant, do))
+    return None if rate is None else (entrant, rate)
+
+
+# --- the stages -----------------------------------------------------------------------------------
+
+
+def look(options: Options) -> dict[str, Any] | None:
+    """The summary of a finished run, without running anything."""
+    return read_summary(options.folder())
+
+
+def choose(dataset: str, do: Do) -> None:
+    for entrant in ENTRANTS:
+        chosen(dataset, entrant, do)
+
+
+def seeds(dataset: str) -> Iterator[Options]:
+    """Seeds vary slowest: what is stopped early has compared everything with the first."""
+    for seed in SEEDS:
+        for entrant in ENTRANTS:
+            found = chosen(dataset, entrant, look)
+            if found is not None:
+                yield run_of(dataset, *found, seed, BASE.steps)
+
+
+def long(dataset: str) -> Iterator[Options]:
+    for seed in range(3):
+        for entrant in ENTRANTS:
+            found = chosen(dataset, entrant, look) if entrant.estimator in LONG else None
+            if found is not None and dataset != "omniglot":
+                yield replace(run_of(dataset, *found, seed, 50_000), evaluate_every=2_500)
+
+
+def longest(dataset: str) -> Iterator[Options]:
+    for entrant in ENTRANTS:
+        if entrant.estimator in LONGEST and dataset == "mnist":
+            one = run_of(dataset, entrant, PAPER_RATE, 0, 200_000)
+            yield replace(one, evaluate_every=5_000)
+
+
+def table1(dataset: str) -> Iterator[Options]:
+    for seed in range(2):
+        for n in (2, 6, 8):
+            for name in TABLE_1:
+                yield run_of(dataset, Entrant(name, n), PAPER_RATE, seed, BASE.steps)
+
+
+# --- the time of a step ---------------------------------------------------------------------------
+
+
+def measure_times() -> None:
+    """Medians of a training step of everything that is trained, in turns, on one thread."""
+    torch.set_num_threads(1)
+    pairs = {(one.estimator, one.n) for one in ENTRANTS} | {("loorf", n) for n in range(2, 9)}
+    images = np.random.default_rng(0).integers(0, 256, (2_000, 28, 28), dtype=np.uint8)
+    steps = {f"{name} n={n}": _trainer(name, n, images).step for name, n in sorted(pairs)}
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    turns = random.Random(0)
+    for turn in range(WARM + TURNS):
+        # In an order drawn anew each round: what runs before leaves its caches and free memory.
+        for name, step in turns.sample(list(steps.items()), len(steps)):
+            start = time.process_time()
+            for _ in range(STEPS_A_TURN):
+                step()
+            if turn >= WARM:
+                times[name].append(1e3 * (time.process_time() - start) / STEPS_A_TURN)
+    table = pd.DataFrame(
+        {"estimator": name, "milliseconds": statistics.median(own)} for name, own in times.items()
+    )
+    table["processor"] = environment()["processor"]
+    save_csv(table, TIMES)
+
+
+def _trainer(name: str, n: int, images: npt.NDArray[np.uint8]) -> Trainer:
+    """A trainer of the paper's VAE on images that need no download: a step takes as long."""
+    device = torch.device("cpu")
+    streams = Streams.seeded(0, device)
+    model = DiscreteVAE(mean_image(images), generator=streams.weights)
+    batches = Batches(images, BASE.batch, streams, device)
+    return Trainer(model, [dbsurf.get(name, n, validate=False)], batches, streams, PAPER_RATE)
+
+
+# --- all of it ------------------------------------------------------------------------------------
+
+STAGES = ("times", "choose", "seeds", "long", "longest", "table1")
+PLANS: dict[str, Callable[[str], Iterator[Options]]] = {
+    "seeds": seeds,
+    "long": long,
+    "longest": longest,
+    "table1": table1,
+}
+
+
+def carry_out(stage: str, dataset: str) -> None:
+    if stage == "choose":
+        choose(dataset, train)
+    for options in PLANS[stage](dataset) if stage in PLANS else ():
+        train(options)
+
+
+def report() -> None:
+    """Tables and figures from the finished runs."""
+    times = fair_report.read_times(TIMES)
+    every: list[Options] = []
+    choices, results, reaches, longer = [], [], [], []
+    short: list[fair_report.Trained] = []
+    for dataset in DATASETS:
+        tried = {}
+        for entrant in ENTRANTS:
+            one = chosen_temperature(dataset, look) if entrant == GUMBEL else entrant
+            if one is not None:
+                own = tried_rates(dataset, one, look)
+                every += [choice_of(dataset, one, rate) for rate in own]
+                values = {rate: None if s is None else s[BY] for rate, s in own.items()}
+                tried[label(one.estimator, one.options)] = values
+        if any(value is not None for own in tried.values() for value in own.values()):
+            choices.append(fair_report.choice_table(dataset, tried))
+        runs = list(seeds(dataset))
+        found = fair_report.trained(runs)
+        if found:
+            short += found
+            every += runs
+            results += [
+                fair_report.result_table(found, times),
+                fair_report.difference_table(found, "loorf"),
+                fair_report.difference_table(found, "spotcheck"),
+            ]
+            reaches.append(fair_report.reach_table(found, times))
+        runs = [*long(dataset), *longest(dataset)]
+        for steps in (50_000, 200_000):
+            found = fair_report.trained([one for one in runs if one.steps == steps])
+            if found:
+                every += runs
+                longer += [
+                    fair_report.result_table(found, times),
+                    fair_report.difference_table(found, "loorf"),
+                ]
+    insert(PAGE, "choices", fair_report.texts(*choices))
+    insert(PAGE, "results", fair_report.texts(*results))
+    insert(PAGE, "reaching", fair_report.texts(*reaches))
+    insert(PAGE, "longer", fair_report.texts(*longer))
+    insert(PAGE, "revisions", fair_report.revisions(every))
+    if short:
+        save_csv(fair_report.rows_of(short), RESULTS / "runs.csv")
+        chart = fair_report.curves(short, times)
+        if chart is not None:
+            save_figure(chart, RESULTS / "seconds.csv", RESULTS / "seconds.png")
+    done = [one.folder() for one in every if look(one) is not None]
+    publish(RESULTS / "runs.zip", list(dict.fromkeys(done)))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--stage", nargs="+", choices=STAGES, default=STAGES)
+    parser.add_argument("--dataset", nargs="+", choices=DATASETS, default=DATASETS)
+    parser.add_argument("--report", action="store_true", help="run nothing")
+    given = parser.parse_args()
+    restore(RESULTS / "runs.zip", RUNS)
+    if not given.report:
+        if "times" in given.stage:
+            measure_times()
+        for stage in given.stage:
+            for dataset in given.dataset:
+                carry_out(stage, dataset)
+    report()
