@@ -195,11 +195,22 @@ def function_values(
     if values.shape != shape or not values.is_floating_point():
         raise ValueError(
             f"{name} one floating-point tensor of shape {tuple(shape)} (n, *batch), "
-            f"got {values.dtype} of shape {tuple(values.shape)}"
+            f"got {values.dtype} of shape {tuple(values.shape)}{_hint(values.shape, shape)}"
         )
     if finite and not bool(torch.isfinite(values.detach()).all()):
         checks.finite_tensor(values, f"{name} finite values")
     return values
+
+
+def _hint(got: torch.Size, wanted: torch.Size) -> str:
+    """What is probably missing where f has summed over the last axes of the batch."""
+    missing = len(wanted) - len(got)
+    if missing < 1 or got != wanted[: len(got)] or not got:
+        return ""
+    return (
+        f"; if f is one value for all of the last {'axis' if missing == 1 else f'{missing} axes'}, "
+        f"the distribution must be Independent(dist, {missing})"
+    )
 
 
 def as_function_values(values: Any, shape: torch.Size, like: Tensor, *, finite: bool) -> Tensor:

@@ -131,5 +131,5 @@ def entry(option: str, told: str, width: int) -> list[str]:
         return [f"  {option}".ljust(COLUMN) + below[0].lstrip(), *below[1:]]
     if len(option) > width - 2:
         option = option.replace(",", ", ")
-    indent = {"initial_indent": "  ", "subsequent_indent": "    "}
-    return [*textwrap.wrap(option, width, break_on_hyphens=False, **indent), *below]
+    above = textwrap.wrap(option, width - 2, subsequent_indent="  ", break_on_hyphens=False)
+    return [*(f"  {line}" for line in above), *below]
