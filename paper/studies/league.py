@@ -27,19 +27,23 @@ from dbsurf_paper.experiments.league.results import (
 from dbsurf_paper.report.collect import FINISHED, Run, collect
 from dbsurf_paper.report.document import Block, Chart
 from dbsurf_paper.report.markdown import block_text
-from pages import insert, of_kind, publish, restore, save_csv, save_figure
+from pages import insert, of_kind, origins, publish, restore, save_csv, save_figure
 
 RUNS, RESULTS = Path("runs/league"), Path("docs/results/league")
-PAGE = Path("docs/league.md")
+PAGE, SPOTCHECK = Path("docs/league.md"), Path("docs/spotcheck.md")
+COMMON = (FLAGSHIP, QUADRATIC, "mdsurf", "reinmax")  # with common noise
 TABLES = ("table", "table-searched")  # where f has no gradient
 
 
 def plan() -> list[options.Options]:
     """All runs of the study."""
-    runs = options.every(replace(PRESETS["laptop"], resume=True))
+    runs = [
+        replace(one, estimators=COMMON) if one.problem == "two-layer-common" else one
+        for one in options.every(replace(PRESETS["laptop"], resume=True))
+    ]
     long = [one for one in runs if one.steps == options.LONG]
     categorical = [one for one in runs if one.problem == "categorical-vae"]
-    alone = [one for one in runs if one.problem not in TABLES]
+    alone = [one for one in runs if one.problem not in TABLES and not one.estimators]
     runs += [replace(one, along=0, estimators=(QUADRATIC, BLACK_BOX)) for one in long]
     # Measured again after the whole run, when the network of QuadraticCV had become smaller.
     runs += [replace(one, estimators=OURS) for one in categorical]
@@ -61,6 +65,7 @@ def state(runs: list[Run]) -> str:
     done = [run.configuration for run in runs if run.state == FINISHED]
     missing = [one for one in plan() if one.config() not in done]
     text = f"Finished runs behind the tables: {len(plan()) - len(missing)} of {len(plan())}."
+    text += f" {origins([run.folder for run in runs if run.state == FINISHED])}"
     if missing:
         commands = [EXPERIMENTS[0].command_for(one.config()) for one in missing]
         text += "\nMissing:\n\n```\n" + "\n".join(commands) + "\n```"
@@ -89,6 +94,8 @@ def write() -> None:
     wanted = goals.table(found)
     insert(PAGE, "state", state(runs))
     insert(PAGE, "goals", "" if wanted is None else block_text(wanted))
+    flagship = report.flagship_table(found)
+    insert(SPOTCHECK, "league", "" if flagship is None else block_text(flagship))
     in_time = report.equal_time_table(found)
     insert(PAGE, "equal time", "" if in_time is None else block_text(in_time))
     # An empty line before it: Markdown begins no list or heading right below a comment.

@@ -13,6 +13,8 @@ from dbsurf_paper.report.charts import save_chart
 from dbsurf_paper.report.document import Block, Chart, Table
 from dbsurf_paper.report.markdown import block_text
 from dbsurf_paper.report.tidy import chart_rows, table_rows
+from dbsurf_paper.runs.folder import ENVIRONMENT
+from dbsurf_paper.runs.sealed import read_sealed
 
 DIGITS = 6  # of numbers in tables, if nothing else is said
 B = TypeVar("B", Table, Chart)
@@ -37,6 +39,28 @@ def publish(archive: Path, folders: Sequence[Path]) -> None:
                 entry = zipfile.ZipInfo(f"{folder.name}/{path.name}")
                 entry.compress_type = zipfile.ZIP_DEFLATED
                 file.writestr(entry, path.read_bytes())
+
+
+def origins(folders: Sequence[Path]) -> str:
+    """How many runs name the revision of the code that made them, and which do not."""
+    revisions: dict[str, int] = {}
+    unnamed = []
+    for folder in sorted(folders, key=lambda folder: folder.name):
+        path = folder / ENVIRONMENT
+        found = read_sealed(path).get("revision") if path.exists() else None
+        if found is None:
+            unnamed.append(folder.name)
+        else:
+            revisions[found] = revisions.get(found, 0) + 1
+    told = ", ".join(f"{count} of {name}" for name, count in sorted(revisions.items()))
+    text = f"{len(folders) - len(unnamed)} of these {len(folders)} runs name the revision of the "
+    text += f"code that made them{f' ({told})' if told else ''}; "
+    if not revisions:
+        return f"{text}all are of before revisions were kept."
+    if not unnamed:
+        return f"{text}none is of before revisions were kept."
+    names = ", ".join(f"`{name}`" for name in unnamed)
+    return f"{text}{len(unnamed)} are of before revisions were kept: {names}."
 
 
 def insert(page: Path, name: str, text: str) -> None:

@@ -41,7 +41,7 @@ from dbsurf_paper.experiments.registry import experiment, load
 from dbsurf_paper.labels import estimator_name
 from dbsurf_paper.report.collect import collect
 from dbsurf_paper.report.document import Chart
-from dbsurf_paper.report.numbers import Mean, plus_minus
+from dbsurf_paper.report.numbers import Mean, holm, paired, plus_minus
 from dbsurf_paper.runs.folder import read_summary
 from pages import insert, of_kind, publish, restore, save_csv, save_figure
 
@@ -186,23 +186,28 @@ def markdown(cells: pd.DataFrame, longer: pd.DataFrame, test: Floats) -> str:
 
 
 def differences(cells: pd.DataFrame) -> str:
-    """DBsurf against every other search, paired by seed, with a 95 % interval of Student's t."""
+    """DBsurf against every other search, paired by seed, with a 95 % interval of Student's t.
+
+    Two are told apart where Holm's adjusted p-value is below .05.
+    """
     wide = cells.pivot_table(index="seed", columns="search", values="test_200", sort=False)
-    lines = ["| DBsurf minus | seeds | difference | 95 % interval | told apart |"]
-    lines.append("|---|---|---|---|---|")
+    found = {}
     for name in wide.columns:
-        if name == "dbsurf" or "dbsurf" not in wide:
-            continue
-        paired = (wide["dbsurf"] - wide[name]).dropna()
-        if len(paired) < 2:
-            continue
-        mean = Mean.of(paired.to_numpy())
-        reach = mean.error * stats.t.ppf(0.975, len(paired) - 1)
-        low, high = mean.value - reach, mean.value + reach
-        apart = "yes" if low > 0 or high < 0 else "no"
+        both = wide[["dbsurf", name]].dropna() if "dbsurf" in wide and name != "dbsurf" else ()
+        if len(both) > 1:
+            found[name] = paired(both["dbsurf"].to_numpy(), both[name].to_numpy())
+    known = [name for name, gap in found.items() if gap.known]
+    adjusted = dict(zip(known, holm([found[name].p for name in known]), strict=True))
+    lines = ["| DBsurf minus | seeds | difference | 95 % interval | Holm's p | told apart |"]
+    lines.append("|---|---|---|---|---|---|")
+    for name, gap in found.items():
+        interval, p = "-", adjusted.get(name)
+        if gap.known:
+            interval = f"{gap.low:.2f} to {gap.high:.2f}"
         lines.append(
-            f"| {estimator_name(str(name))} | {len(paired)} | {mean.value:.2f} | "
-            f"{low:.2f} to {high:.2f} | {apart} |"
+            f"| {estimator_name(str(name))} | {gap.count} | {gap.value:.2f} | {interval} | "
+            f"{'-' if p is None else f'{p:.2f}'} | "
+            f"{'yes' if p is not None and p < 0.05 else 'no'} |"
         )
     return "\n".join(lines)
 

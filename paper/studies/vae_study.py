@@ -37,7 +37,7 @@ from dbsurf_paper.report.document import Block, Chart, Table
 from dbsurf_paper.report.markdown import block_text
 from dbsurf_paper.report.numbers import Mean, plus_minus
 from dbsurf_paper.report.tidy import results
-from pages import insert, of_kind, publish, restore, save_csv, save_figure
+from pages import insert, of_kind, origins, publish, restore, save_csv, save_figure
 
 MEASURED = ("train_negative_elbo", "test_negative_elbo", "test_bound", "gradient_variance")
 RUNS, RESULTS, PAGE = Path("runs/study"), Path("docs/results/vae"), Path("docs/vae.md")
@@ -105,7 +105,8 @@ def report() -> None:
     insert(PAGE, "every", over_loorf(every))
     insert(CHOOSE, "vae elbo", arrived(means(every)))
     insert(PAGE, "categorical", over_loorf(categorical))
-    insert(PAGE, "state", f"Finished runs behind the tables: {len(runs)} of {len(plan())}.")
+    state = f"Finished runs behind the tables: {len(runs)} of {len(plan())}."
+    insert(PAGE, "state", f"{state} {origins([run.folder for run in runs])}")
 
 
 def arrived(table: pd.DataFrame) -> str:

@@ -112,7 +112,7 @@ def test_every_public_name_of_the_package_is_in_all():
             assert name in dbsurf.__all__
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.name)
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("[!_]*.py")), ids=lambda p: p.name)
 def test_every_example_file_is_in_the_documentation(path):
     assert f"python examples/{path.name}" in (DOCS / "examples.md").read_text()
 

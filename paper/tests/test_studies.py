@@ -8,6 +8,7 @@ import itertools
 import json
 import shlex
 import shutil
+import sys
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -23,6 +24,8 @@ from dbsurf_paper.runs.folder import read_summary
 from dbsurf_paper.runs.records import read_metrics, write_metrics
 from dbsurf_paper.runs.sealed import read_sealed, sha256
 from handmade import changed, league_run, nas_run, vae_run
+from storm.results import Result
+from storm.tally import Tally, summary
 
 STUDIES = Path(__file__).parents[1] / "studies"
 MARKS = (
@@ -41,8 +44,8 @@ MARKS = (
     "rates",
 )
 MARKS += ("supernet study", "supernet differences", "supernet state", "supernet correlations")
-MARKS += ("goals", "sentences", "tables")
-MARKS += ("results", "longer", "revisions")
+MARKS += ("goals", "sentences", "tables", "league")
+MARKS += ("results", "longer", "revisions", "along", "parameters")
 
 
 @pytest.fixture
@@ -202,14 +205,15 @@ def _as_cifar10(columns):
 
 def test_the_league(page, monkeypatch):
     module = study("league", page, monkeypatch)
+    monkeypatch.setattr(module, "SPOTCHECK", page)
     runs = page.parent / "runs"
     variances = {"quadraticcv": 12.0, "quadraticcv uses=values": 50.0, "mdsurf": 75.0}
     league_run(runs, {**variances, "reinmax": 1.0}, dataset="mnist")
     league_run(runs, {"quadraticcv": 30.0}, dataset="omniglot")
     module.write()
     text = page.read_text()
-    assert len(module.plan()) == 26
-    assert "Finished runs behind the tables: 2 of 26." in text
+    assert len(module.plan()) == 27
+    assert "Finished runs behind the tables: 2 of 27." in text
     assert "dbsurf league --problem vae --dataset omniglot --steps 30000" in text
     assert "at most 0.2 | mnist VAE | 0.120 to 0.120 | 4 evaluations | **met**" in text
     assert "|  |  | omniglot VAE | 0.300 to 0.300 | 4 evaluations | not met" in text
@@ -244,6 +248,26 @@ def test_in_equal_time(page, monkeypatch):
             wanted
         )  # (beyond the last as before; never below two samples)
     assert module.at_equal_time(one, {**own, "evaluations": 3, "milliseconds": 3.0}) is None
+
+
+def test_spotcheck_along_a_training(page, monkeypatch):
+    module = study("spotcheck_study", page, monkeypatch)
+    monkeypatch.setattr(module, "MARKS", (1, 3))
+    for name, value in {"PARAMETERS_AT": 3, "DRAWS": 4, "TURNS": 1}.items():
+        monkeypatch.setattr(module, name, value)
+    small = {"dataset": "digits", "steps": 3, "draws": 10, "images": 4, "out": page.parent / "runs"}
+    monkeypatch.setattr(module, "OPTIONS", replace(module.OPTIONS, **small))
+    module.carry_out()
+    module.report()
+    text = page.read_text()
+    assert "| Estimator | 1 | 3 |" in text
+    assert "| LOORF(4) | 4 | 1.000 | 1.000 | 1.00 |" in text
+    assert "| SpotCheck, 2 + 6 | 8 |" in text
+    assert set(pd.read_csv(page.parent / "results" / "along.csv")["series"]) == {
+        "spotcheck",
+        "quadraticcv",
+        "reinmax",
+    }
 
 
 def fair_run(module, options, elbo: float) -> None:
@@ -290,6 +314,7 @@ def test_the_fair_study(page, monkeypatch):
 
 def test_a_run_of_chosen_estimators_takes_the_place_of_rows_of_a_whole_run(page, monkeypatch):
     module = study("league", page, monkeypatch)
+    monkeypatch.setattr(module, "SPOTCHECK", page)
     runs = page.parent / "runs"
     league_run(runs, {"quadraticcv": 30.0, "mdsurf": 75.0}, dataset="mnist")
     league_run(runs, {"quadraticcv": 18.0}, dataset="mnist", estimators=("quadraticcv",))
@@ -301,6 +326,7 @@ def test_a_run_of_chosen_estimators_takes_the_place_of_rows_of_a_whole_run(page,
 
 def test_learning_along_from_the_first_step_is_a_row_of_its_own(page, monkeypatch):
     module = study("league", page, monkeypatch)
+    monkeypatch.setattr(module, "SPOTCHECK", page)
     runs = page.parent / "runs"
     league_run(runs, {"quadraticcv": 30.0}, dataset="mnist", steps=30_000)
     whole = {"steps": 30_000, "along": 0, "estimators": ("quadraticcv",)}
@@ -416,3 +442,26 @@ def test_the_summary_figure_has_one_mark_an_estimator_and_says_what_the_league_s
     assert best.early == table.early[table.kind != "biased"].min()
     assert f"{best.early:.2g}" in figure.finding(table)
     assert set(table.index[table.kind == "biased"]) >= {"reinmax", "dbsurf", "straightthrough"}
+
+
+def test_a_storm_is_written_into_its_page(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(STUDIES))
+    module = importlib.import_module("reliability")
+    page, file = tmp_path / "page.md", tmp_path / "storm.json"
+    page.write_text("a\n<!-- storm -->\nold\n<!-- end of storm -->\nb")
+    monkeypatch.setattr(module, "PAGE", page)
+    tally = Tally("kills")
+    tally.add(Result("vae", "same numbers", kills=1200), 0)
+    tally.add(Result("vae", "lost", "no summary", kills=1), 0)
+    held = {"LOORF, plain": [100.0, 0.1, 3.0, 0.5]}
+    tally.add(Result("plain", "right mean", inputs=1, compared=1, evidence=held), 0)
+    file.write_text(json.dumps(summary([tally], 30.0, 0)))
+    monkeypatch.setattr(sys, "argv", ["reliability.py", str(file)])
+    module.main()
+    text = page.read_text()
+    assert "**1,201 kills**" in text
+    assert "**0 silently wrong, 1 lost, 0 tracebacks" in text
+    assert "| killed runs: vae | 2 | – | – | 1,201 | – | – | 1 | – |" in text
+    assert "(LOORF, plain); a storm in which nothing is wrong fails with probability 0.001" in text
+    assert "```text\n--- kills 1, vae: lost" in text
+    assert "old" not in text

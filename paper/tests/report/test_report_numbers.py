@@ -7,7 +7,7 @@ import math
 import pytest
 from scipy import stats
 
-from dbsurf_paper.report.numbers import Mean, counted, difference, listed, plus_minus, ranges
+from dbsurf_paper.report.numbers import Mean, counted, listed, paired, plus_minus, ranges
 
 
 def test_mean_and_standard_error_by_hand():
@@ -24,22 +24,21 @@ def test_one_run_has_no_error():
     assert plus_minus(1234.5, math.nan, 1) == "1,234.5"
 
 
-def test_difference_has_welchs_interval():
-    first, second = [101.0, 103.0, 105.0], [99.5, 100.5]
-    found = difference(first, second)
-    welch = stats.ttest_ind(first, second, equal_var=False).confidence_interval(0.95)
-    assert found.value == pytest.approx(3.0)
-    assert (found.low, found.high) == pytest.approx((welch.low, welch.high))
+def test_a_paired_difference_has_students_interval():
+    first, second = [101.0, 103.0, 105.5], [99.5, 100.5, 104.0]
+    found = paired(first, second)
+    student = stats.ttest_rel(first, second)
+    interval = student.confidence_interval(0.95)
+    assert found.value == pytest.approx(11 / 6)
+    assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
+    assert found.p == pytest.approx(student.pvalue)
     assert found.known
-    assert not found.decided  # three and two seeds: too few for a difference of 3
-    assert difference([10.0, 10.1, 9.9], [1.0, 1.1, 0.9]).decided
+    assert found.decided == (student.pvalue < 0.05)
+    assert paired([10.0, 10.1, 9.9], [1.0, 1.2, 0.9]).decided
 
 
-def test_difference_without_scatter_or_without_seeds():
-    exact = difference([2.0, 2.0], [1.0, 1.0])
-    assert (exact.value, exact.low, exact.high) == (1.0, 1.0, 1.0)
-    assert exact.decided
-    single = difference([2.0], [1.0, 1.5])
+def test_one_pair_has_no_interval():
+    single = paired([2.0], [1.0])
     assert not single.known
     assert not single.decided
 

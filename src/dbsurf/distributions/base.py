@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -36,6 +36,13 @@ class Draws(Protocol):
     def categorical(self, probs: Tensor, n: int, generator: torch.Generator | None) -> Tensor: ...
 
     def debias_factor(self, probs: Tensor, n: int) -> Tensor: ...
+
+
+@runtime_checkable
+class DrawsUniforms(Protocol):
+    """A sampler that puts dependent uniforms through the inverse cdf."""
+
+    def uniforms(self, like: Tensor, n: int, generator: torch.Generator | None) -> Tensor: ...
 
 
 class Combination(NamedTuple):

@@ -39,7 +39,9 @@ class RELAX(Relaxing):
       + \nabla_\theta c(z_i) - \nabla_\theta c(\tilde z_i)$$
 
     The network takes one step of Adam a call to lower the mean of $\|g\|^2$, after the gradient is
-    made. At first c = 0, and this is `Reinforce`.
+    made. At first c = 0, and this is `Reinforce`. This is the form for a black box. For VAEs the
+    authors add f at the relaxed sample, with a learned temperature, to the network, which takes the
+    gradient of f and 3n evaluations; that form is not here.
 
     Bias: none. Evaluations of f: n. Needs no gradient of f. n >= 1. Bernoulli, categorical and
     other finite laws with logits.

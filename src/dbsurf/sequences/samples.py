@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dbsurf import checks
-from dbsurf.sequences.codes import Group, count, described
+from dbsurf.sequences.codes import Group, check_mask, count, described, is_real
 
 
 class Samples(Group):
@@ -63,7 +63,7 @@ def from_samples(
                 f"mask must have the form of ids, got {described(mask)} for {described(ids)}"
             )
         inside = inside & given
-    if tokens.is_floating_point() or tokens.dtype == torch.bool:
+    if tokens.is_floating_point() or tokens.is_complex() or tokens.dtype == torch.bool:
         raise ValueError(f"ids must be integers, got {tokens.dtype}")
     made = Samples(len(tokens), tuple(tokens.shape[1:-1]), device=tokens.device)
     made.tokens, made.mask, made.log_probs = tokens.long(), inside, None
@@ -114,18 +114,21 @@ def policy_loss(
     Returns:
         ``(*rows,)``.
     """
-    if not isinstance(log_probs, Tensor) or not log_probs.ndim:
-        raise ValueError(f"log_probs must have shape (*rows, T), got {described(log_probs)}")
+    if not is_real(log_probs) or not log_probs.ndim:
+        raise ValueError(
+            f"log_probs must have shape (*rows, T), floating-point, got {described(log_probs)}"
+        )
     shape, behaviour = log_probs.shape, log_probs if behaviour is None else behaviour
-    for name, tensor in (("behaviour", behaviour), ("mask", mask)):
-        if tensor is not None and tensor.shape != shape:
-            raise ValueError(
-                f"{name} must have the shape of log_probs {tuple(shape)} (*rows, T), "
-                f"got {described(tensor)}"
-            )
-    if mask is not None and mask.dtype != torch.bool:
-        raise ValueError(f"mask must be a bool tensor, got {mask.dtype}")
+    words = f"of the shape of log_probs {tuple(shape)} (*rows, T)"
+    if not is_real(behaviour) or behaviour.shape != shape:
+        raise ValueError(
+            f"behaviour must have the shape of log_probs {tuple(shape)}, got {described(behaviour)}"
+        )
+    if mask is not None:
+        check_mask(mask, shape, words)
     checks.choice(level, "level", ("token", "sequence"))
+    if not isinstance(advantages, Tensor) or advantages.is_complex():
+        raise ValueError(f"advantages must be a real tensor, got {described(advantages)}")
     by_row = advantages.shape == shape[:-1]
     if not by_row and (advantages.shape != shape or level == "sequence"):
         wanted = f"{tuple(shape[:-1])}" + (f" or {tuple(shape)}" if level == "token" else "")

@@ -1,4 +1,4 @@
-"""Means with their standard errors, and differences with their intervals."""
+"""Means with their standard errors, and paired differences with their intervals."""
 
 from __future__ import annotations
 
@@ -48,44 +48,6 @@ def plus_minus(value: float, error: float, digits: int = 2) -> str:
 
 
 @dataclass(frozen=True)
-class Difference:
-    """How far one mean lies above another, with Welch's 95 % interval (NaN with one run)."""
-
-    value: float
-    low: float
-    high: float
-
-    @property
-    def known(self) -> bool:
-        """Whether there is an interval."""
-        return not math.isnan(self.low)
-
-    @property
-    def decided(self) -> bool:
-        """Whether the interval excludes 0."""
-        return self.known and (self.low > 0 or self.high < 0)
-
-
-def difference(first: Sequence[float], second: Sequence[float]) -> Difference:
-    """Mean of ``first`` minus mean of ``second``.
-
-    Welch's interval: the two variances may differ, and few runs make the interval wide.
-    """
-    from scipy import stats  # slow to import, and every command of dbsurf imports this file
-
-    one, two = Mean.of(first), Mean.of(second)
-    value = one.value - two.value
-    if one.count < 2 or two.count < 2:
-        return Difference(value, math.nan, math.nan)
-    a, b = one.error**2, two.error**2
-    if a + b == 0:  # both variances are 0: the interval is a point
-        return Difference(value, value, value)
-    freedom = (a + b) ** 2 / (a**2 / (one.count - 1) + b**2 / (two.count - 1))
-    reach = float(stats.t.ppf(0.975, freedom)) * math.sqrt(a + b)
-    return Difference(value, value - reach, value + reach)
-
-
-@dataclass(frozen=True)
 class Paired:
     """The mean of differences of pairs, its 95 % interval by Student's t, and the p-value of 0."""
 
@@ -94,6 +56,16 @@ class Paired:
     high: float
     p: float
     count: int
+
+    @property
+    def known(self) -> bool:
+        """Whether there is an interval."""
+        return not math.isnan(self.low)
+
+    @property
+    def decided(self) -> bool:
+        """Whether the interval, which knows of no other comparison, excludes 0."""
+        return self.known and (self.low > 0 or self.high < 0)
 
 
 def paired(first: Sequence[float], second: Sequence[float]) -> Paired:

@@ -150,7 +150,7 @@ def test_training_along_for_the_last_steps_only(tmp_path):
     while one.steps < 6:
         one.step()
     assert taught == [3, 4, 5]
-    assert one.problem._trainer.steps == 4
+    assert one.problem.trainer.steps == 4
 
 
 def test_a_finished_run_is_read_back(folder, capsys):
@@ -170,7 +170,7 @@ def test_without_a_problem_all_are_run(tmp_path, monkeypatch):
     run(replace(PRESETS["smoke"], out=tmp_path))
     assert [one.problem for one in done] == [
         "quadratic", "network", "table", "table-searched", "vae", "categorical-vae",
-        "two-layer-vae",
+        "two-layer-vae", "two-layer-common", "gates-perceptron", "gates-convolutions",
     ]  # fmt: skip
     assert len({one.folder() for one in done}) == len(done)
     assert all(one.folder().parent == tmp_path for one in done)
@@ -182,8 +182,9 @@ def test_without_a_problem_all_are_run(tmp_path, monkeypatch):
     assert Options().folder().name == "league"
 
 
-def test_two_layers_and_categories(tmp_path):
-    for name in ("two-layer-vae", "categorical-vae"):
+def test_two_layers_categories_and_gates(tmp_path):
+    names = ("two-layer-vae", "two-layer-common", "categorical-vae")
+    for name in (*names, "gates-perceptron", "gates-convolutions"):
         run(
             replace(
                 TINY,
@@ -200,8 +201,30 @@ def test_two_layers_and_categories(tmp_path):
     titles = [one.title for one in outcomes(collect([tmp_path], EXPERIMENTS))]
     assert titles == [
         "digits VAE, 2 layers of 200 bits, 2 steps",
+        "digits VAE, 2 layers of 200 bits, common noise, 2 steps",
         "digits VAE, 20 latents of 10 classes, 2 steps",
+        "digits, 49 gates before a perceptron, 2 steps",
+        "digits, 49 gates before a convolutional network, 2 steps",
     ]
+
+
+def test_forms_that_no_variant_declares(tmp_path):
+    label = "spotcheck checks=3"
+    run(replace(TINY, problem="gates-perceptron", estimators=(label,), out=tmp_path))
+    found = {(row["estimator"], row["n"], row["evaluations"]) for row in rows_of(tmp_path)}
+    assert (label, 1, 4) in found
+    assert {count for name, _, count in found if name == label} == {4}
+
+
+def test_stopped_gates_continue_bit_for_bit(tmp_path, monkeypatch):
+    options = replace(TINY, problem="gates-perceptron", estimators=("doublecv",))
+    run(replace(options, out=tmp_path / "whole"))
+    with monkeypatch.context() as patch:
+        dies_at(patch, "step", 4)
+        with pytest.raises(Killed):
+            run(replace(options, out=tmp_path / "parts"))
+    run(replace(options, out=tmp_path / "parts", resume=True))
+    assert rows_of(tmp_path / "parts") == rows_of(tmp_path / "whole")
 
 
 # --- the report -----------------------------------------------------------------------------------
@@ -211,9 +234,10 @@ def test_the_report_has_a_figure_the_goals_and_two_tables(folder):
     runs = collect([folder], EXPERIMENTS)
     (section,) = report.sections(runs)
     assert [block.kind for block in section.blocks] == [
-        "paragraph", "chart", "table", "table", "table",
+        "paragraph", "chart", "table", "table", "table", "table",
     ]  # fmt: skip
-    _, chart, wanted, unbiased, biased = section.blocks
+    _, chart, wanted, in_time, unbiased, biased = section.blocks
+    assert in_time.titles[:2] == ("Problem", "SpotCheck")
     assert {line.series for panel in chart.panels for line in panel.lines} == {
         "doublecv", "quadraticcv uses=values", "mdsurf",
     }  # fmt: skip
@@ -265,6 +289,8 @@ def status(words):
         (["--evaluations", "1", "4"], "evaluations must be numbers from 2 to 1000, got [1, 4]"),
         (["--precision", "0"], "precision must be above 0, got 0.0"),
         (["--estimators", "cooking"], "estimators must be among "),
+        (["--estimators", "cooking checks=3"], "estimators must be among "),
+        (["--estimators", "spotcheck cooks=3"], "cooks"),
         (["--dataset", "cooking"], "dataset must be one of digits, mnist"),
         (["--problem", "cooking"], "cooking"),
     ],

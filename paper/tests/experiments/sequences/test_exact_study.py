@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
@@ -125,9 +127,13 @@ def test_the_tables_of_the_smallest_study():
     assert cells.error.gt(0).all()
     reference = cells[(cells.sampler == "iid") & (cells.baseline == "leave-one-out")]
     assert reference.error.tolist() == pytest.approx([1.0] * 16)
-    table = exact.claims(exact.over_laws(size, lambda share: None, n=4))
+    laws = exact.over_laws(replace(size, law_seeds=2), lambda share: None, n=4)
+    table = exact.claims(laws)
     assert len(table) == len(exact.CLAIMS) * len(REWARDS)
     assert (table.low <= table["mean"]).all()
+    assert set(table["count"]) == {2}  # networks, each at two sharpnesses
+    one = exact.claims(laws[laws.law.str.startswith("0,")])
+    assert one[["low", "high", "p"]].isna().all(axis=None)  # one network: no interval
     positions = exact.by_position(size, n=2)
     assert set(positions.position) == {"1", "2"}
 

@@ -11,7 +11,13 @@ from torch import nn
 
 import dbsurf
 from dbsurf_paper.experiments.vae.evaluation import bounds, fixed_images, gradient_spread, seeded
-from dbsurf_paper.experiments.vae.model import SLOPE, DiscreteVAE, network, pixel_log_prob
+from dbsurf_paper.experiments.vae.model import (
+    SLOPE,
+    CommonNoise,
+    DiscreteVAE,
+    network,
+    pixel_log_prob,
+)
 from dbsurf_paper.experiments.vae.training import average_decoder_gradients, negative_elbo
 from ztests import assert_mean
 
@@ -282,3 +288,30 @@ def test_pixel_log_prob_against_float64(scale):
     pixels = torch.randint(0, 2, (7, 784), generator=generator).float()
     exact = torch.distributions.Bernoulli(logits=logits.double()).log_prob(pixels.double()).sum(-1)
     torch.testing.assert_close(pixel_log_prob(logits, pixels).double(), exact, rtol=1e-6, atol=1e-5)
+
+
+def test_common_noise_makes_f_one_function_of_the_first_layer():
+    """Equal samples have equal values until it is renewed; its mean is that of independent ones."""
+    for classes in (2, 3):
+        model = DiscreteVAE(torch.full((6,), 0.5), latents=4, classes=classes, hidden=5, layers=2)
+        model = model.double()
+        x = torch.tensor([[0, 1, 1, 0, 1, 0], [1, 1, 0, 0, 0, 1]]).double()
+        logits, _ = model.encode(0, x - model.mean)
+        z = model.draw(logits, torch.Generator().manual_seed(0)).expand(500, *logits.shape)
+        generator = torch.Generator().manual_seed(1)
+        noise = CommonNoise(generator)
+        f = model.f_of_layer(x, (), (logits,), generator, noise)
+        with torch.no_grad():
+            found = []
+            for _ in range(500):
+                noise.renew()
+                values = f(z[:3])
+                torch.testing.assert_close(values[0], values[2])
+                torch.testing.assert_close(values, f(z[:3]))
+                found.append(values[0])
+            common = torch.stack(found)
+            alone = model.f_of_layer(x, (), (logits,), generator)(z)
+        gap = common.mean(0) - alone.mean(0)
+        error = (common.var(0) / len(common) + alone.var(0) / len(alone)).sqrt()
+        assert error.min() > 0
+        assert (gap.abs() < 5 * error).all()  # fails once in 400,000 seeds

@@ -97,13 +97,19 @@ def takes_bits(estimator: dbsurf.Estimator) -> bool:
 
 
 def chosen(labels: Sequence[str]) -> list[Entrant]:
-    """The entrants of these labels, and LOORF; all if there are none."""
+    """The entrants of these labels, and LOORF; all if there are none.
+
+    A label may have options that no variant declares, such as "spotcheck checks=3".
+    """
     known = {entrant.label: entrant for entrant in every()[0]}
     for label in labels:
         name, *options = label.split(" ")
         if ":" in name:  # from outside
             known[label] = Entrant(name, tuple(options))
             known[label].smallest()  # raises if there is no such estimator
+        elif label not in known and options and name in known:
+            known[label] = Entrant(name, tuple(options))
+            known[label].smallest()  # refuses options that the estimator does not have
         elif label not in known:
             raise ValueError(f"estimators must be among {', '.join(known)}, got {label!r}")
     return [one for label, one in known.items() if not labels or label in (*labels, BASELINE)]

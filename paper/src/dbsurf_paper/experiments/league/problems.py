@@ -20,6 +20,7 @@ from dbsurf import measure
 from dbsurf_paper.experiments.league.options import Options
 from dbsurf_paper.experiments.nas import space
 from dbsurf_paper.experiments.nas.landscape import load_table
+from dbsurf_paper.experiments.vae.evaluation import Renewed
 
 f64 = torch.float64
 TARGET = 0.499  # of the quadratic
@@ -39,6 +40,7 @@ class Place:
         context: features for each batch element, for estimators that learn a control variate.
         generator: the source of randomness that f itself uses, and that estimates are drawn with.
         differentiable: whether f has a gradient in x.
+        renew: called before every estimate: f then draws anew what all its evaluations share.
     """
 
     f: Callable[[Tensor], Tensor]
@@ -46,11 +48,15 @@ class Place:
     context: Tensor | None
     generator: torch.Generator
     differentiable: bool = True
+    renew: Callable[[], None] | None = None
 
     @property
     def problem(self) -> measure.Problem:
         """The same for the library's own measurements."""
-        return measure.Problem(self.f, self.law, self.context, generator=self.generator)
+        words = self.f, self.law, self.context
+        if self.renew is None:
+            return measure.Problem(*words, generator=self.generator)
+        return Renewed(*words, generator=self.generator, renew=self.renew)
 
 
 class Problem(ABC):

@@ -215,6 +215,26 @@ def equal_time_table(found: Sequence[Outcome]) -> Table | None:
     return Table(caption, titles, tuple(rows))
 
 
+def flagship_table(found: Sequence[Outcome]) -> Table | None:
+    """SpotCheck at several numbers of evaluations, beside a few others at four."""
+    columns = [(FLAGSHIP, 2), (FLAGSHIP, USUAL), (FLAGSHIP, 8)]
+    columns += [(label, USUAL) for label in (QUADRATIC, "mdsurf", "reinmax")]
+    rows = []
+    for one in found:
+        measured = [one.find(*column) for column in columns]
+        if one.find(FLAGSHIP, USUAL) is not None:
+            rows.append(Row((Cell(one.title), *map(_ratio, measured))))
+    if not rows:
+        return None
+    caption = (
+        "Variance of the logits' gradient over LOORF's at equal evaluations of f, ± standard "
+        f"error; {estimator_name(FLAGSHIP)} with half of them as checks. ReinMax is biased, and "
+        "this is its variance alone."
+    )
+    titles = ("Problem", *(f"{estimator_name(label)}, {count}" for label, count in columns))
+    return Table(caption, titles, tuple(rows))
+
+
 def biased_table(one: Outcome) -> Table | None:
     """Biased estimators: variance and squared bias, both over LOORF's variance."""
     counts = one.counts

@@ -114,9 +114,18 @@ def outcomes(runs: Sequence[Run]) -> list[Outcome]:
 
 
 def _place(run: Run) -> tuple[Any, ...]:
-    """VAEs first, short training before long, then categoricals, then the fixed problems."""
+    """VAEs first, short training before long, then categoricals, gates, the fixed problems."""
     problem = str(run.configuration["problem"])
-    order = ("vae", "two-layer-vae", "categorical-vae", "table", "table-searched")
+    order = (
+        "vae",
+        "two-layer-vae",
+        "two-layer-common",
+        "categorical-vae",
+        "gates-perceptron",
+        "gates-convolutions",
+        "table",
+        "table-searched",
+    )
     place = order.index(problem) if problem in order else len(order)
     whole = not run.configuration.get("estimators")
     return place, int(run.configuration["steps"]), whole, run.number

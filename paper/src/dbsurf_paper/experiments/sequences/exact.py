@@ -20,6 +20,7 @@ from dbsurf_paper.experiments.sequences.arms import SAMPLERS, WITHOUT_REPLACEMEN
 from dbsurf_paper.experiments.sequences.law import REWARDS, Law, decided_at
 from dbsurf_paper.experiments.sequences.moments import Moments, Problem
 from dbsurf_paper.experiments.sequences.simulation import Sums, simulate, simulate_beam
+from dbsurf_paper.report.numbers import holm
 from dbsurf_paper.runs.life import Keep, Rows, compute
 
 SIMULATED = ("leave-one-out", "peers", "prefix", "group mean", "standardised")
@@ -226,11 +227,23 @@ def one_law(seed: int, sharpness: float, size: Size, n: int) -> Rows:
 
 
 def claims(laws: pd.DataFrame) -> pd.DataFrame:
-    """Mean over laws of the error ratio of each arm and reward, with a 95 % interval."""
+    """Mean error ratio of each arm and reward, with a 95 % interval and Holm's p-value of 1.
+
+    The laws of one network at several sharpnesses resemble each other, so the interval is Student's
+    over the means of the networks, and ``count`` is the number of networks.
+    """
     from scipy import stats
 
-    grouped = laws.groupby(["arm", "reward"], sort=False).error
-    table = grouped.agg(["mean", "std", "count", "min", "max"]).reset_index()
-    width = stats.t.ppf(0.975, table["count"] - 1) * table["std"] / table["count"] ** 0.5
+    networks = laws.assign(network=laws.law.str.split(",").str[0])
+    means = networks.groupby(["arm", "reward", "network"], sort=False).error.mean()
+    grouped = means.groupby(["arm", "reward"], sort=False)
+    table = grouped.agg(["mean", "std", "count"]).reset_index()
+    spread = laws.groupby(["arm", "reward"], sort=False).error.agg(["min", "max"]).reset_index()
+    table = table.merge(spread, on=["arm", "reward"])
+    error = table["std"] / table["count"] ** 0.5
+    width = stats.t.ppf(0.975, table["count"] - 1) * error
     table["low"], table["high"] = table["mean"] - width, table["mean"] + width
-    return table[["arm", "reward", "mean", "low", "high", "min", "max", "count"]]
+    table["p"] = 2 * stats.t.sf((table["mean"] - 1).abs() / error, table["count"] - 1)
+    known = table.p.notna()  # one network has no interval
+    table.loc[known, "p"] = holm(table.p[known].tolist())
+    return table[["arm", "reward", "mean", "low", "high", "p", "min", "max", "count"]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -83,15 +84,22 @@ def _claims(run: Run) -> Table:
         for arm in dict.fromkeys(one["arm"] for one in claims)
     )
     caption = (
-        f"Error ratios by reward, means over {claims[0]['count']} laws with 95 % intervals; bold "
-        "where the interval is below 1."
+        f"Error ratios by reward: means over laws with 95 % intervals over the means of the "
+        f"{claims[0]['count']} networks that they come from; bold where a ratio is below 1 with "
+        "Holm's correction over the table."
     )
     return Table(caption, ("Sampler, baseline", *rewards), rows)
 
 
 def _ratio(one: dict[str, Any]) -> Cell:
-    note = f"{one['low']:.2f} to {one['high']:.2f}"
-    return Cell(f"{one['mean']:.2f}", note, best=one["high"] < 1)
+    known = one.get("low") is not None and not math.isnan(one["low"])
+    note = f"{one['low']:.2f} to {one['high']:.2f}" if known else "one network: no interval"
+    return Cell(f"{one['mean']:.2f}", note, best=one["mean"] < 1 and _apart(one.get("p")))
+
+
+def _apart(p: float | None) -> bool:
+    """Whether an adjusted p-value is there and below .05."""
+    return p is not None and p < 0.05
 
 
 def _outcomes(run: Run) -> Table:
@@ -112,10 +120,11 @@ def _outcomes(run: Run) -> Table:
     )
     caption = (
         f"Training on rewards, run {run.number}: the last reward, its difference to independent "
-        "leave-one-out by seed with a 95 % interval (bold if it is above 0), groups without a "
-        "signal, and two ratios to independent leave-one-out with the lowest and the highest seed "
-        "(bold if all are below 1): the gradient's variance along training, each row at the model "
-        "that it trains, and its mean squared error at two common models."
+        "leave-one-out by seed with a 95 % interval (bold if it is above 0 with Holm's correction "
+        "over the table), groups without a signal, and two ratios to independent leave-one-out "
+        "with the lowest and the highest seed (bold if all are below 1; without a difference k "
+        "seeds are so with probability 1/2^k): the gradient's variance along training, each row at "
+        "the model that it trains, and its mean squared error at two common models."
     )
     words = ("n", "Sampler, baseline", "Reward", "Difference", "No signal")
     titles = (*words, "Variance ratio", "Error ratio")
@@ -124,7 +133,7 @@ def _outcomes(run: Run) -> Table:
 
 def _gain(one: dict[str, Any]) -> Cell:
     note = f"{one['gain_low']:+.3f} to {one['gain_high']:+.3f}"
-    return Cell(f"{one['gain']:+.3f}", note, best=one["gain_low"] > 0)
+    return Cell(f"{one['gain']:+.3f}", note, best=one["gain"] > 0 and _apart(one.get("gain_p")))
 
 
 def _over_reference(one: dict[str, Any], name: str) -> Cell:
@@ -160,13 +169,13 @@ def sentences(runs: Sequence[Run]) -> list[str]:
     if exact is not None:
         arm = "systematic halves, other half"
         parts = [
-            f"{one['reward']} {one['mean']:.2f} ({one['low']:.2f} to {one['high']:.2f})"
+            f"{one['reward']} {one['mean']:.2f} ({_ratio(one).note})"
             for one in exact.summary["claims"]
             if one["arm"] == arm
         ]
         found.append(
             "Systematic halves of sequences, each with the other's mean as baseline, have these "
-            "mean squared errors over independent leave-one-out (95 % intervals over laws): "
+            "mean squared errors over independent leave-one-out (95 % intervals over networks): "
             f"{', '.join(parts)}."
         )
     if training is not None:

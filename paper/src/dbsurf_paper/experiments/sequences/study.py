@@ -14,6 +14,7 @@ from dbsurf_paper.experiments.sequences import exact, figures, training
 from dbsurf_paper.experiments.sequences.options import Options
 from dbsurf_paper.files import write_atomically
 from dbsurf_paper.progress import share_bar
+from dbsurf_paper.report.numbers import holm, paired
 from dbsurf_paper.runs.life import Keep, Life, compute
 
 Step = Callable[[float], None]
@@ -91,7 +92,8 @@ def draw_training(folder: Path) -> None:
 def outcomes(runs: pd.DataFrame, errors: pd.DataFrame) -> pd.DataFrame:
     """For each n and arm: the last reward, its difference to the reference, variance and error.
 
-    Differences are paired by seed and have 95 % intervals (t distribution). Ratios reach from one
+    Differences are paired by seed and have 95 % intervals (t distribution); ``gain_p`` has Holm's
+    correction over all arms. Ratios reach from one
     to almost 0, where a group without replacement holds nearly all that the model would say, so
     that no interval of that kind fits them: they have their lowest and their highest seed. The
     ratio of variances is that of the means along training, each arm at its own model. The ratio of
@@ -109,13 +111,17 @@ def outcomes(runs: pd.DataFrame, errors: pd.DataFrame) -> pd.DataFrame:
             ratios = errors[(errors.n == n) & (errors.arm == arm)].groupby("seed").ratio.mean()
             row = {"n": n, "arm": arm, "reward": pivot.loc[n][arm].mean()}
             row |= _interval("gain", pivot.loc[n][arm] - pivot.loc[n][reference])
+            row["gain_p"] = paired(pivot.loc[n][arm].tolist(), pivot.loc[n][reference].tolist()).p
             row |= _interval("gain_along", along.loc[n][arm] - along.loc[n][reference])
             row |= {"silent": silent[n, arm]}
             reference_variance = variance.loc[n][reference]
             row |= _range("variance", variance.loc[n][arm] / reference_variance)
             row |= _range("error", ratios)
             rows.append(row)
-    return pd.DataFrame(rows)
+    table = pd.DataFrame(rows)
+    known = table.gain_p.notna()
+    table.loc[known, "gain_p"] = holm(table.gain_p[known].tolist())
+    return table
 
 
 def write_table(table: pd.DataFrame, path: Path) -> None:

@@ -13,6 +13,11 @@ from dbsurf_paper.runs.options import LARGEST, MOST, Execution, check_counts
 class Options(Execution):
     """The exact study: every figure and formula of the paper's sections 2 and 4.1."""
 
+    help_examples = (
+        "dbsurf toy --preset smoke",
+        "dbsurf toy --function mymodule:f --dim 12  # the estimators on your own f",
+    )
+
     target: float = 0.49
     """Target t of the toy objective (x - t)^2; the REBAR paper has 0.49."""
     function: str | None = None

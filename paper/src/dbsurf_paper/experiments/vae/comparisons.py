@@ -11,7 +11,7 @@ from typing import Any
 from dbsurf_paper.experiments.vae.options import PRESETS
 from dbsurf_paper.labels import column_order, label
 from dbsurf_paper.report.collect import FINISHED, Run
-from dbsurf_paper.report.numbers import Difference, Mean, difference
+from dbsurf_paper.report.numbers import Mean, Paired, paired
 
 # What the paper reports in table 1: final training -ELBO after 1e6 steps, five seeds. (The paper's
 # header says ELBO; the numbers are negative ELBOs.)
@@ -171,8 +171,15 @@ def lowest_first(one: Comparison) -> list[str]:
     return sorted(one.labels, key=lambda label: one.mean(label, final_elbo).value)
 
 
-def gap(one: Comparison, above: str, below: str) -> Difference:
-    """How far the first estimator's mean training -ELBO lies above the second's."""
-    return difference(
-        [final_elbo(run) for run in one.cells[above]], [final_elbo(run) for run in one.cells[below]]
+def gap(one: Comparison, above: str, below: str) -> Paired:
+    """How far the first estimator's training -ELBO lies above the second's, seed by seed.
+
+    Runs of one seed have the same initial weights and see the same images, so most of the scatter
+    between seeds cancels. Seeds that only one of the two has are left out.
+    """
+    first, second = (
+        {int(run.configuration["seed"]): final_elbo(run) for run in one.cells[label]}
+        for label in (above, below)
     )
+    seeds = sorted(first.keys() & second.keys())
+    return paired([first[seed] for seed in seeds], [second[seed] for seed in seeds])

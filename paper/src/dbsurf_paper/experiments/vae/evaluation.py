@@ -8,14 +8,16 @@ measured on the same pixels. Nothing here uses the random numbers of training.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 import dbsurf
 from dbsurf import measure
-from dbsurf_paper.experiments.vae.model import DiscreteVAE
+from dbsurf_paper.experiments.vae.model import CommonNoise, DiscreteVAE
 from dbsurf_paper.experiments.vae.options import Options
 from dbsurf_paper.experiments.vae.training import Trainer, binarise
 from dbsurf_paper.labels import variants
@@ -103,7 +105,12 @@ class Spread:
 
 
 def gradient_spread(
-    model: DiscreteVAE, estimator: dbsurf.Estimator, images: Tensor, draws: int
+    model: DiscreteVAE,
+    estimator: dbsurf.Estimator,
+    images: Tensor,
+    draws: int,
+    *,
+    common_noise: bool = False,
 ) -> Spread:
     """Measure `Spread` over independent draws at the model's present parameters.
 
@@ -114,31 +121,54 @@ def gradient_spread(
         estimator: any estimator of the library.
         images: zeros and ones, ``(batch, pixels)``.
         draws: number of gradient estimates, at least 2.
+        common_noise: as in training.
     """
-    found = measure.spread(estimator, _problem(model, images, VARIANCE_SEED), draws)
+    problem = _problem(model, images, VARIANCE_SEED, common_noise)
+    found = measure.spread(estimator, problem, draws)
     variance = found.variance / len(images)
     mean_square = found.mean.square().sum().item() / len(images) - variance / draws
     return Spread(variance, mean_square)
 
 
 def warm_up(
-    model: DiscreteVAE, estimator: dbsurf.Estimator, images: Tensor, draws: int
+    model: DiscreteVAE,
+    estimator: dbsurf.Estimator,
+    images: Tensor,
+    draws: int,
+    *,
+    common_noise: bool = False,
 ) -> dbsurf.Estimator:
     """Train an estimator with state on ``draws`` draws at fixed parameters."""
     estimator.train()
-    problem = _problem(model, images, VARIANCE_SEED + 1)
+    problem = _problem(model, images, VARIANCE_SEED + 1, common_noise)
     for _ in range(draws):
         problem.estimate(estimator)
     return estimator
 
 
-def _problem(model: DiscreteVAE, images: Tensor, seed: int) -> measure.Problem:
+@dataclass(frozen=True, kw_only=True)
+class Renewed(measure.Problem):
+    """A problem whose f has noise of its own: the same for one estimate, new for the next."""
+
+    renew: Callable[[], None]
+
+    def estimate(self, estimator: dbsurf.Estimator, **options: Any) -> Any:
+        self.renew()
+        return super().estimate(estimator, **options)
+
+
+def _problem(model: DiscreteVAE, images: Tensor, seed: int, common_noise: bool) -> measure.Problem:
     """f of the first layer's latents, at the model's present parameters."""
     generator = seeded(seed, images.device)
     with torch.no_grad():
         logits, hidden = model.encode(0, images - model.mean)
-    f, q = model.f_of_layer(images, (), (logits,), generator), model.posterior(logits)
-    return measure.Problem(f, q, hidden, generator=generator)
+    q = model.posterior(logits)
+    if not common_noise:
+        f = model.f_of_layer(images, (), (logits,), generator)
+        return measure.Problem(f, q, hidden, generator=generator)
+    noise = CommonNoise(generator)
+    f = model.f_of_layer(images, (), (logits,), generator, noise)
+    return Renewed(f, q, hidden, generator=generator, renew=noise.renew)
 
 
 class Measures:
@@ -194,7 +224,8 @@ class Measures:
                 continue
             estimator.to(self._probe.device)
             if estimator.learns:
-                warm_up(self.trainer.model, estimator, self._probe, WARM_UP)
+                common = self.trainer.common_noise
+                warm_up(self.trainer.model, estimator, self._probe, WARM_UP, common_noise=common)
             variance, mean_square = self._spread(estimator)
             found.append(
                 {
@@ -212,5 +243,6 @@ class Measures:
 
     def _spread(self, estimator: dbsurf.Estimator) -> tuple[float, float]:
         draws = max(2, self.options.variance_draws)
-        spread = gradient_spread(self.trainer.model, estimator, self._probe, draws)
+        model, common = self.trainer.model, self.trainer.common_noise
+        spread = gradient_spread(model, estimator, self._probe, draws, common_noise=common)
         return spread.variance, spread.mean_square

@@ -123,7 +123,14 @@ def build(options: Options, device: torch.device) -> tuple[Trainer, Tensor]:
             generator=streams.weights,
         )
     batches = Batches(train, options.batch, streams, device)
-    trainer = Trainer(model.to(device), estimators, batches, streams, options.learning_rate)
+    trainer = Trainer(
+        model.to(device),
+        estimators,
+        batches,
+        streams,
+        options.learning_rate,
+        common_noise=bool(options.common_noise),
+    )
     return trainer, flat_images(test, device)
 
 

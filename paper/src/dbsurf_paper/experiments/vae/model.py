@@ -105,17 +105,19 @@ class DiscreteVAE(nn.Module):
         below: Sequence[Tensor],
         logits: Sequence[Tensor],
         generator: torch.Generator | None,
+        noise: CommonNoise | None = None,
     ) -> Callable[[Tensor], Tensor]:
         """f as a function of the latents of layer ``len(below)``.
 
-        The layers above are drawn independently. The weights of their encoders are constants
-        here: the mean of that gradient is zero under q.
+        The layers above are drawn independently, or all from the same noise. The weights of their
+        encoders are constants here: the mean of that gradient is zero under q.
 
         Args:
             images: zeros and ones, ``(batch, pixels)``.
             below: latents of the layers below, ``(batch, *event)`` each.
             logits: of those layers and of this one, detached.
             generator: source of the layers above.
+            noise: what all samples draw the layers above from, so that f is one function of them.
         """
 
         def f(z: Tensor) -> Tensor:
@@ -124,7 +126,11 @@ class DiscreteVAE(nn.Module):
                 constants = {name: value.detach() for name, value in encoder.named_parameters()}
                 found = torch.func.functional_call(encoder, constants, self.flat(latents[-1]))
                 every_logits.append(found.unflatten(-1, self.event))
-                latents.append(self.draw(every_logits[-1], generator))
+                if noise is None:
+                    latents.append(self.draw(every_logits[-1], generator))
+                else:
+                    uniforms = noise.uniforms(len(latents), every_logits[-1][0])
+                    latents.append(self.draw_from(every_logits[-1], uniforms))
             return self.f(images, latents, every_logits)
 
         return f
@@ -153,6 +159,14 @@ class DiscreteVAE(nn.Module):
         index = torch.multinomial(flat, 1, generator=generator).view(logits.shape[:-1])
         return F.one_hot(index, self.classes).to(logits.dtype)
 
+    @torch.no_grad()
+    def draw_from(self, logits: Tensor, uniforms: Tensor) -> Tensor:
+        """Latents like ``logits`` from uniforms of the same shape, which n samples may share."""
+        if self.classes == 2:
+            return (uniforms < torch.sigmoid(logits)).to(logits.dtype)
+        gumbel = -(-uniforms.clamp(min=torch.finfo(uniforms.dtype).tiny).log()).log()
+        return F.one_hot((logits + gumbel).argmax(-1), self.classes).to(logits.dtype)
+
     def flat(self, z: Tensor) -> Tensor:
         """Latents as a network's input: ``(..., latents * classes)`` for one-hot vectors."""
         return z.flatten(-len(self.event))
@@ -176,6 +190,30 @@ class DiscreteVAE(nn.Module):
         for decoder in reversed(self.decoders[1:]):
             z = self.draw(decoder(self.flat(z)).unflatten(-1, self.event), generator)
         return torch.sigmoid(self.decoders[0](self.flat(z)))
+
+
+class CommonNoise:
+    """Random numbers that are drawn once and then used by every sample, until they are renewed.
+
+    Args:
+        generator: their source.
+    """
+
+    def __init__(self, generator: torch.Generator | None) -> None:
+        self._generator = generator
+        self._kept: dict[int, Tensor] = {}
+
+    def renew(self) -> None:
+        """Forget them: the next ones are drawn anew."""
+        self._kept.clear()
+
+    def uniforms(self, layer: int, like: Tensor) -> Tensor:
+        """The uniforms of a layer, like one sample's logits ``(batch, *event)``."""
+        if layer not in self._kept:
+            self._kept[layer] = torch.rand(
+                like.shape, dtype=like.dtype, device=like.device, generator=self._generator
+            )
+        return self._kept[layer]
 
 
 def network(widths: Sequence[int]) -> nn.Sequential:

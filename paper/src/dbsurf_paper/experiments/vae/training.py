@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import dbsurf
 from dbsurf_paper.experiments.streams import Order, Streams
-from dbsurf_paper.experiments.vae.model import DiscreteVAE
+from dbsurf_paper.experiments.vae.model import CommonNoise, DiscreteVAE
 from dbsurf_paper.runs.records import RecentLosses
 
 
@@ -67,6 +67,7 @@ class Trainer:
         batches: the training images.
         streams: the run's random numbers.
         learning_rate: of Adam, for encoders and decoders.
+        common_noise: whether all samples of a layer draw the layers above from the same noise.
     """
 
     def __init__(
@@ -76,6 +77,8 @@ class Trainer:
         batches: Batches,
         streams: Streams,
         learning_rate: float,
+        *,
+        common_noise: bool = False,
     ) -> None:
         self.model = model
         self.estimators = nn.ModuleList(estimators)
@@ -83,6 +86,7 @@ class Trainer:
         self.parameters = list(model.parameters())
         self.optimiser = torch.optim.Adam(self.parameters, lr=learning_rate, fused=True)
         self.steps = 0
+        self.common_noise = common_noise
         self.losses = RecentLosses(model.mean.device)
         self._evaluations_per_image = sum(count_evaluations(model, one) for one in estimators)
 
@@ -97,7 +101,8 @@ class Trainer:
 
     def train_on(self, images: Tensor) -> None:
         """The same for a batch that was drawn before."""
-        loss = negative_elbo(self.model, self.estimators, images, self.streams.samples)
+        generator, common = self.streams.samples, self.common_noise
+        loss = negative_elbo(self.model, self.estimators, images, generator, common_noise=common)
         self.optimiser.zero_grad()
         loss.backward()
         average_decoder_gradients(self.model)
@@ -156,14 +161,20 @@ def count_evaluations(model: DiscreteVAE, estimator: dbsurf.Estimator) -> int:
 
 
 def negative_elbo(
-    model: DiscreteVAE, estimators: nn.ModuleList, images: Tensor, generator: torch.Generator | None
+    model: DiscreteVAE,
+    estimators: nn.ModuleList,
+    images: Tensor,
+    generator: torch.Generator | None,
+    *,
+    common_noise: bool = False,
 ) -> Tensor:
     """Mean of f over the batch; its backward is the estimators' gradient.
 
     For each layer: one independent sample of the layers below is used, the layer's estimator draws
-    n samples, and each of them continues with one independent sample of every layer above. So f
-    is evaluated n times for every layer, as is usual for these estimators. The logits inside f
-    are constants: the mean of their gradient is zero under q.
+    n samples, and each of them continues with one sample of every layer above, independent or, with
+    common noise, from the random numbers of the others. So f is evaluated n times for every layer,
+    as is usual for these estimators. The logits inside f are constants: the mean of their gradient
+    is zero under q.
     """
     inputs = images - model.mean
     below: list[Tensor] = []
@@ -172,7 +183,8 @@ def negative_elbo(
     for layer, estimator in enumerate(estimators):
         own, hidden = model.encode(layer, inputs)
         logits.append(own.detach())
-        f = model.f_of_layer(images, below, logits, generator)
+        noise = CommonNoise(generator) if common_noise else None
+        f = model.f_of_layer(images, below, logits, generator, noise)
         estimate = estimator(f, model.posterior(own), generator=generator, context=hidden)
         value = value + estimate.mean()
         if layer + 1 < model.layers:

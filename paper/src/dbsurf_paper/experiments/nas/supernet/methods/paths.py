@@ -168,7 +168,8 @@ class Dsnas(Method):
     A cell z is drawn from the categoricals, and each edge's result is multiplied by a weight w = 1.
     One backward gives the weights their gradient and every edge its cost c = dL/dw, the part of the
     loss that a linearisation ascribes to it. The architecture's gradient is the sum over edges of
-    c times the gradient of log p(z). An edge with "none" has no cost.
+    c times the gradient of log p(z). An edge with "none" has no cost. The paper's pruning of edges
+    whose best operation leads by a threshold is not in this form.
 
     Bias: unbiased for the sum of the edges' expected linearised costs, which is not the gradient of
     the expected loss. Memory: one operation. Evaluations: 1 a step.
