@@ -433,6 +433,17 @@ def test_names_and_presets():
     assert Options().steps == 1_000_000
 
 
+@pytest.mark.parametrize("preset", ["paper", "laptop"])
+def test_a_preset_without_its_images_says_in_one_line_how_to_get_them(preset, tmp_path, capsys):
+    place = ["--data-dir", str(tmp_path / "data"), "--out", str(tmp_path / "run")]
+    assert main(["vae", "--preset", preset, *place]) == 2
+    error = capsys.readouterr().err.strip()
+    assert "data set mnist is not in" in error
+    assert "`dbsurf data fetch mnist` downloads it, `dbsurf data import FILE`" in error
+    assert "\n" not in error
+    assert not (tmp_path / "run").exists()
+
+
 def test_no_step_waits_for_the_device(data, tmp_path):
     """On the meta device every look at a value is an error, as it would be a wait on a GPU."""
     options = tiny(data, tmp_path / "run")
