@@ -7,7 +7,7 @@ data beside the samples, results as numpy arrays or plain numbers, auxiliary res
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -286,27 +286,3 @@ def _without_graph(aux: Any) -> bool:
     if isinstance(aux, (tuple, list)):
         return all(map(_without_graph, aux))
     return aux is None or isinstance(aux, (int, float, complex, str, bytes, np.ndarray, np.generic))
-
-
-# --- autocast -------------------------------------------------------------------------------------
-
-AUTOCAST = ("cpu", "cuda")  # devices whose autocast is looked at
-
-
-def autocast_now() -> list[tuple[str, torch.dtype]]:
-    """The devices whose autocast is on, with its dtype."""
-    return [
-        (device, torch.get_autocast_dtype(device))
-        for device in AUTOCAST
-        if torch.is_autocast_enabled(device)
-    ]
-
-
-def full_precision(
-    autocast: Sequence[tuple[str, torch.dtype]],
-) -> AbstractContextManager[object]:
-    """Turn autocast off: sums over samples and control variates need all digits."""
-    stack = ExitStack()
-    for device, _ in autocast:
-        stack.enter_context(torch.autocast(device, enabled=False))
-    return stack
