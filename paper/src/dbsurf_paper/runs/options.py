@@ -152,6 +152,8 @@ def check_rates(options: Any, names: Iterable[str]) -> None:
         value = getattr(options, name)
         if not value > 0:
             raise ValueError(f"{name} must be above 0, got {value}")
+        if value == math.inf:
+            raise ValueError(f"{name} must be finite, got {value}")
         if value > FASTEST:
             raise ValueError(f"{name} must be at most {FASTEST:g}, got {value}")
 
