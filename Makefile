@@ -48,8 +48,9 @@ bench: $(BIN)/.installed
 
 MINUTES ?= 10
 SEED ?= 0
+OUT ?= runs/storm.json
 storm: $(BIN)/.installed
-	PYTHONPATH=tests:paper/tests OMP_NUM_THREADS=1 nice -n 10 $(BIN)/python -m storm --minutes $(MINUTES) --seed $(SEED)
+	PYTHONPATH=tests:paper/tests OMP_NUM_THREADS=1 nice -n 10 $(BIN)/python -m storm --minutes $(MINUTES) --seed $(SEED) --out $(OUT)
 
 clean:
 	rm -rf .venv .venv-docs .venv-integrations site runs

@@ -4,14 +4,18 @@
 
 A mixture of three Gaussians with outliers: a category and a bit for each of 50 observations. The
 gradient with respect to the guide's logits is measured at the start and after 400 steps with exact
-gradients. Needs the extra ``integrations``.
+gradients. Estimators that learn see 400 draws first. Writes docs/results/pyro/elbo.csv and elbo.svg
+beside the table that it prints. Needs the extra ``integrations``, and matplotlib.
 """
 
 from __future__ import annotations
 
+import csv
 import time
+from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
 import pyro
 import pyro.distributions as dist
 import torch
@@ -23,7 +27,8 @@ from torch import Tensor
 import dbsurf
 from dbsurf.integrations.pyro import ELBO
 
-N, DRAWS, PARTICLES = 50, 200, 8
+N, DRAWS, PARTICLES, LEARN = 50, 200, 8, 400
+FOLDER = Path(__file__).parents[1] / "docs" / "results" / "pyro"
 AVERAGE = {"baseline": {"use_decaying_avg_baseline": True}}
 
 
@@ -67,8 +72,9 @@ def gradient(loss: Any, guide: Any, data: Tensor) -> Tensor:
 
 def measured(loss: Any, guide: Any, data: Tensor) -> tuple[float, float]:
     """The variance of the gradient, summed, and milliseconds a draw."""
-    for _ in range(20):  # baselines and control variates learn
-        gradient(loss, guide, data)
+    estimator = getattr(loss, "estimator", None)
+    for _ in range(LEARN if estimator is not None and estimator.learns else 20):
+        gradient(loss, guide, data)  # baselines and control variates learn
     began = time.perf_counter()
     table = torch.stack([gradient(loss, guide, data) for _ in range(DRAWS)])
     return table.var(0).sum().item(), 1000 * (time.perf_counter() - began) / DRAWS
@@ -83,6 +89,18 @@ def losses() -> dict[str, tuple[Any, Any]]:
         "ELBO(LOORF(8))": (ELBO(dbsurf.LOORF(PARTICLES)), guide),
         "ELBO(Reinforce(8, running mean))": (
             ELBO(dbsurf.Reinforce(PARTICLES, baseline="running-mean", batch_shape=(N,))),
+            guide,
+        ),
+        "ELBO(MDsurf(8))": (ELBO(dbsurf.MDsurf(PARTICLES)), guide),
+        "ELBO(QuadraticCV(8, values))": (
+            ELBO(dbsurf.QuadraticCV(PARTICLES, uses="values", lr=1e-2)),
+            guide,
+        ),
+        "ELBO(QuadraticCV(8, values), context=data)": (
+            ELBO(
+                dbsurf.QuadraticCV(PARTICLES, uses="values", lr=1e-2),
+                context=lambda data: torch.stack([data, data.square()], -1) / 3,
+            ),
             guide,
         ),
         "ELBO(Exact())": (ELBO(dbsurf.Exact()), guide),
@@ -108,9 +126,30 @@ def main() -> None:
     print("| loss | variance at the start | after 400 steps | time |")
     print("| --- | --- | --- | --- |")
     base = [column["ELBO(LOORF(8))"] for column in columns]
+    rows = []
     for name in columns[0]:
         early, late = (column[name][0] / b[0] for column, b in zip(columns, base, strict=True))
+        rows.append((name, round(early, 4), round(late, 4)))
         print(f"| `{name}` | {early:.2f} | {late:.2f} | {columns[0][name][1] / base[0][1]:.1f} |")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with (FOLDER / "elbo.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("loss", "at the start", "after 400 steps"), *rows])
+    draw([row for row in rows if row[1] > 1e-6])
+
+
+def draw(rows: list[tuple[str, float, float]]) -> None:
+    """Variance over that of LOORF: filled at the start, open after 400 steps."""
+    figure, axes = plt.subplots(figsize=(7, 3), layout="constrained")
+    for place, (name, early, late) in enumerate(sorted(rows, key=lambda row: -row[2])):
+        colour = "#0072B2" if name.startswith("ELBO") else "#D55E00"
+        axes.plot([early, late], [place, place], color=colour, lw=1, alpha=0.5)
+        axes.plot(early, place, "o", color=colour, ms=7)
+        axes.plot(late, place, "o", mec=colour, mfc="none", ms=7)
+        axes.annotate(name, (max(early, late), place), (8, -3), textcoords="offset points", size=8)
+    axes.axvline(1, color="#777777", lw=0.8)
+    axes.set(xscale="log", xlabel="variance of the gradient over LOORF's", yticks=[])
+    axes.set_xlim(right=400)
+    figure.savefig(FOLDER / "elbo.svg", metadata={"Date": None})
 
 
 if __name__ == "__main__":

@@ -95,4 +95,6 @@ def main(steps: int = 80, seeds: int = 4) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    main()
+    from _command import run  # options, a sign of life, and --plot
+
+    run(main, __doc__, what="accuracy", best="highest")

@@ -87,4 +87,6 @@ def main(steps: int = 150, seeds: int = 3) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    main()
+    from _command import run  # options, a sign of life, and --plot
+
+    run(main, __doc__, what="click rate", best="highest")

@@ -141,4 +141,6 @@ def main(steps: int = 250) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    main()
+    from _command import run  # options, a sign of life, and --plot
+
+    run(main, __doc__, what="mean cost", best="lowest")

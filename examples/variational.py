@@ -95,4 +95,6 @@ def main(steps: int = 300, seed: int = 0) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    main()
+    from _command import run  # options, a sign of life, and --plot
+
+    run(main, __doc__, what="KL(q, posterior) in nats", best="lowest")

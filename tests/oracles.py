@@ -182,3 +182,19 @@ def with_pairs(probs: list[float], pairs: np.ndarray, n: int) -> np.ndarray:
         ratios = (both[path[i], path[j]] / (probs[path[i]] * probs[path[j]]) for i, j in chosen)
         law[path] = product * (sum(ratios) - len(chosen) + 1)
     return law
+
+
+def class_tuples(p: list[float], n: int, *, plain: bool) -> dict[tuple[int, ...], float]:
+    """Categories of n independent draws, or of systematic points in random order."""
+    if plain:
+        every = itertools.product(range(len(p)), repeat=n)
+        return {path: math.prod(p[c] for c in path) for path in every}
+    cdf = list(itertools.accumulate(p))
+    cuts = sorted({0.0, 1.0, *((n * c) % 1 for c in cdf[:-1])})
+    found: dict[tuple[int, ...], float] = {}
+    for low, high in itertools.pairwise(cuts):
+        points = [((low + high) / 2 + i) / n for i in range(n)]
+        classes = [min(sum(c < u for c in cdf), len(p) - 1) for u in points]
+        for path in itertools.permutations(classes):
+            found[path] = found.get(path, 0.0) + (high - low) / math.factorial(n)
+    return found

@@ -1,8 +1,10 @@
-"""The five examples learn: each beats chance, or what a part of it can do, by a margin."""
+"""The examples learn: each beats chance, or what a part of it can do, by a margin."""
 
 from __future__ import annotations
 
 import importlib.util
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -22,12 +24,13 @@ def example(name: str) -> ModuleType:
 
 
 def test_every_example_is_tested_here():
-    assert {path.stem for path in FOLDER.glob("*.py")} == {
+    assert {path.stem for path in FOLDER.glob("[!_]*.py")} == {
         "attention",
         "bandit",
         "epidemic",
         "patches",
         "policy",
+        "router",
         "variational",
     }
 
@@ -67,6 +70,17 @@ def test_policy_learns_to_count_down_from_rewards(capsys):
     assert "completions" in capsys.readouterr().out
 
 
+def test_an_example_can_be_drawn_and_says_that_it_is_alive(tmp_path):
+    words = [sys.executable, str(FOLDER / "bandit.py"), "--steps", "2", "--plot", "found.png"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "drawn into found.png" in done.stdout
+    assert (tmp_path / "found.png").read_bytes().startswith(b"\x89PNG")
+    code = "import _command, time\n_command.PAUSE = 0.05\nwith _command.alive(): time.sleep(0.2)"
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, cwd=FOLDER, capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines()[:2] == ["0 s", "0 s"]
+
+
 @pytest.mark.parametrize("name", ["attention", "bandit", "policy", "variational"])
 def test_an_example_is_short_and_says_how_to_run_it(name):
     text = (FOLDER / f"{name}.py").read_text()
@@ -91,6 +105,19 @@ def test_patches_are_found_that_tell_the_digits(capsys, monkeypatch):
     data = {"x_train": pixels, "y_train": digits, "x_test": pixels, "y_test": digits}
     monkeypatch.setattr(module, "images", lambda: data)
     found = module.main(steps=60, seeds=1)
-    assert found["StructuredCV"] > 0.3  # chance is a tenth
-    assert found["StructuredCV"] > found["fixed"]
+    assert found["StructuredCV(4)"] > 0.3  # chance is a tenth
+    assert found["StructuredCV(4)"] > found["random patches"]
     assert "6 of 49 patches" in capsys.readouterr().out
+
+
+def test_routers_and_experts_learn_classes(capsys, monkeypatch):
+    module = example("router")
+    torch.manual_seed(0)
+    classes = torch.randint(10, (500,))
+    pixels = torch.rand(10, 784).round()[classes]
+    data = {"x_train": pixels, "y_train": classes, "x_test": pixels, "y_test": classes}
+    monkeypatch.setattr(module, "images", lambda: data)
+    found = module.main(steps=30)
+    assert set(found) == set(module.METHODS)
+    assert min(found.values()) > 0.2  # chance is a tenth
+    assert "2 of 8 experts" in capsys.readouterr().out

@@ -87,6 +87,12 @@ def drawn() -> str:
     return "\n".join(lines) + "\n"
 
 
+def test_the_tests_of_the_library_need_nothing_of_the_papers():
+    """They run where only ``dbsurf[test]`` is installed."""
+    for file, tree in modules(ROOT / "tests").items():
+        assert not any(name.split(".")[0] == PAPER.name for name in names(tree)), file
+
+
 @pytest.mark.parametrize("package", [LIBRARY, PAPER], ids=["library", "paper"])
 def test_there_is_no_cycle(package):
     TopologicalSorter(graph(package)).prepare()  # raises CycleError

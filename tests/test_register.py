@@ -10,6 +10,7 @@ from torch.distributions import Bernoulli, Independent
 
 import dbsurf
 from dbsurf.estimators import Variant, unregister
+from dbsurf.gradient import registry
 
 HALF = Independent(Bernoulli(torch.full((3,), 0.5, dtype=torch.float64)), 1)
 
@@ -55,6 +56,77 @@ def test_what_cannot_be_registered():
 
     with pytest.raises(ValueError, match="must be new, got 'loorf', which is taken"):
         dbsurf.register(LOORF)
+
+
+# --- from outside -------------------------------------------------------------------------------
+
+OUTSIDE = """
+import dbsurf
+from dbsurf.estimators import Variant
+
+class Mine(dbsurf.LOORF):
+    "LOORF by another name."
+
+@dbsurf.register
+class Known(dbsurf.LOORF):
+    "LOORF by a third name."
+    variants = (Variant("known", "#654321"),)
+
+number = 3
+"""
+
+
+@pytest.fixture
+def outside(tmp_path, monkeypatch) -> Iterator[str]:
+    """A module that is not part of the library, and its name."""
+    (tmp_path / "some_outside.py").write_text(OUTSIDE)
+    (tmp_path / "broken_outside.py").write_text("import nothing_of_that_name")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield "some_outside"
+    for kind in [k for name, k in registry.ESTIMATORS.items() if name == "known"]:
+        unregister(kind)
+
+
+def test_a_class_is_found_by_its_path(outside):
+    found = dbsurf.get("some_outside:Mine", 3)
+    assert type(found).__name__ == "Mine"
+    assert found.n == 3
+    assert dbsurf.get("some_outside:Mine(5)").n == 5
+    rows = dbsurf.compare(
+        lambda x: x.sum(-1), HALF, 4, draws=10, estimators=["some_outside:Mine(4)", "LOORF(4)"]
+    ).rows
+    assert [row.estimator for row in rows if "Mine" in row.estimator]
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("nowhere.at_all:Mine", "with a module that can be imported, got 'nowhere.at_all:Mine'"),
+        ("broken_outside:Mine", "No module named 'nothing_of_that_name'"),
+        ("some_outside:Other", "subclass of dbsurf.Estimator, got .*which is not there"),
+        ("some_outside:number", "subclass of dbsurf.Estimator, got .*which is 3"),
+        (":Mine", "name must be package.module:Class"),
+    ],
+)
+def test_a_path_that_leads_nowhere(outside, path, message):
+    with pytest.raises(ValueError, match=message):
+        dbsurf.get(path, 4)
+
+
+def test_entry_points_of_other_distributions(outside, tmp_path):
+    """What an installed distribution declares is there by name; a broken one is a warning."""
+    about = tmp_path / "some_outside-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: some_outside\nVersion: 1.0\n")
+    lines = "[dbsurf.estimators]\nknown = some_outside:Known\nbad = broken_outside:Mine\n"
+    (about / "entry_points.txt").write_text(lines)
+    registry.load_entry_points.cache_clear()
+    try:
+        with pytest.warns(RuntimeWarning, match="bad = broken_outside:Mine cannot be loaded"):
+            assert "known" in dbsurf.available()
+        assert dbsurf.get("Known", 4).n == 4
+    finally:
+        registry.load_entry_points.cache_clear()
 
 
 def test_no_two_public_classes_share_a_name():

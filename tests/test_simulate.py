@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import random
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
+from multiprocessing import get_context
 from typing import Any
 
 import pytest
@@ -176,6 +179,64 @@ def test_a_learned_estimator():
         for number, design in search.ask():
             search.tell(number, (design - TARGET).abs().sum())
     assert search.best().value == 0
+
+
+# --- a budget, processes, Dask --------------------------------------------------------------------
+
+PRICES = [3.0, 1.0, 4.0, 1.5, 5.0, 0.5]
+
+
+def budgeted(estimator: dbsurf.Estimator) -> dbsurf.Search:
+    """Two of six items, as a law: no design breaks the budget, and none is thrown away."""
+    logits = torch.zeros(6, requires_grad=True)
+    return dbsurf.Search(
+        lambda: dbsurf.distributions.KSubset(logits, 2),
+        estimator,
+        torch.optim.Adam([logits], lr=0.3),
+        generator=torch.Generator().manual_seed(0),
+    )
+
+
+def price(bits: list[float]) -> list[float]:
+    return [p for bit, p in zip(bits, PRICES, strict=True) if bit]
+
+
+@pytest.mark.parametrize("name", ["loorf", "structuredcv"])
+def test_a_budget_is_a_law(name):
+    search = budgeted(dbsurf.get(name, 4))
+    for _ in range(40):
+        for number, design in search.ask():
+            assert design.sum() == 2
+            search.tell(number, sum(price(design.tolist())))
+    assert search.best().design.tolist() == [0, 1, 0, 0, 0, 1]
+    assert search.steps == 40
+
+
+def spread_over(submit: Any, completed: Any) -> dbsurf.Search:
+    """Five rounds of three steps each, evaluated elsewhere and told as they arrive."""
+    search = budgeted(dbsurf.LOORF(4))
+    for _ in range(5):
+        jobs = {submit(sum, price(x.tolist())): number for number, x in search.ask(12)}
+        for job in completed(list(jobs)):
+            search.tell(jobs[job], job.result())
+    return search
+
+
+def test_processes_evaluate_the_designs():
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        search = spread_over(pool.submit, as_completed)
+    assert (search.steps, search.evaluations) == (15, 60)
+    assert search.best().value < 4
+
+
+def test_dask_evaluates_the_designs():
+    distributed = pytest.importorskip("distributed")
+    with distributed.Client(
+        processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None
+    ) as client:
+        search = spread_over(partial(client.submit, pure=False), distributed.as_completed)
+    assert (search.steps, search.evaluations) == (15, 60)
+    assert search.best().value < 4
 
 
 def test_what_is_refused():

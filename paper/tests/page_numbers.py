@@ -159,6 +159,7 @@ def percentile(search: str) -> list[str]:
 
 PARAMETER = "a parameter of what is described, not a measurement"
 PAPER = "the paper's own"
+FILE = "the words of the claim are made from the file"
 EARLIER = "measured before the league had its row, which is due; in no file"
 
 README, CHOOSE = "README.md", "docs/choose.md"
@@ -323,6 +324,21 @@ CLAIMS = [
             ),
             1,
         ),
+    ),
+    Claim(
+        CHOOSE,
+        ".07 to .40 of LOORF's variance after 400 calls",
+        lambda: [
+            *short(table("integers.csv")["after 400 calls"].agg(["min", "max"]), 2),
+            "400",
+        ],
+    ),
+    Claim(CHOOSE, "after 50, 200 and 400 calls with a batch of 50", PARAMETER),
+    Claim(CHOOSE, 'a load above 4, "threshold" whether it is above 4', PARAMETER),
+    Claim(CHOOSE, "| f | law | after 50 calls | 200 | 400 |", PARAMETER),
+    *(
+        Claim(CHOOSE, f"| {f} | {law} | {' | '.join(f'{value:.2f}' for value in values)} |", FILE)
+        for f, law, *values in table("integers.csv").itertuples(index=False)
     ),
     # --- reproduce ---
     Claim(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -12,6 +14,7 @@ import pytest
 import dbsurf
 from dbsurf_paper.commands import main as cli
 from dbsurf_paper.commands import parsing
+from dbsurf_paper.experiments import registry
 
 ESCAPE = "\x1b["
 COMMANDS = parsing.names()
@@ -53,6 +56,37 @@ def test_help_of_a_command_fits_the_terminal(name, columns, capsys, monkeypatch)
     assert "None}" not in text  # no "{None}|PATH"
     boxed = [line for line in text.splitlines() if line[0:1] in "╭│╰"]
     assert max(map(len, boxed)) <= columns
+
+
+EXPERIMENTS = [command for name in registry.groups() for command in parsing.commands(name)]
+
+
+@pytest.mark.parametrize("command", EXPERIMENTS, ids=lambda command: "-".join(command.words))
+def test_the_help_of_an_experiment_has_every_option_once_the_preset_first(
+    command, capsys, monkeypatch
+):
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit, match="0"):
+        parsing.parse([*command.words, "--help"])
+    lines = capsys.readouterr().out.splitlines()
+    options = [line.split()[0] for line in lines if line.startswith("  --")]
+    assert options[0] == "--preset"
+    typed = [word.replace("[no-]", "")[2:].replace("-", "_") for word in options]
+    assert sorted(typed) == sorted(item.name for item in dataclasses.fields(command.options))
+    assert max(map(len, lines)) <= 80
+    for example in command.options.help_examples:
+        assert f"  {example}" in lines
+        words = shlex.split(example, comments=True)
+        found, _ = parsing.parse(words[1:])
+        assert found.words == command.words
+
+
+def test_help_shows_the_defaults_of_the_preset(capsys):
+    for words, steps in (([], "[10000]"), (["--preset", "smoke"], "[1500]")):
+        with pytest.raises(SystemExit, match="0"):
+            parsing.parse(["vae", *words, "--help"])
+        (line,) = (line for line in capsys.readouterr().out.splitlines() if " --steps" in line)
+        assert line.endswith(steps)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

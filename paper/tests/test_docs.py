@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -108,7 +112,7 @@ def test_every_public_name_of_the_package_is_in_all():
             assert name in dbsurf.__all__
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.name)
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("[!_]*.py")), ids=lambda p: p.name)
 def test_every_example_file_is_in_the_documentation(path):
     assert f"python examples/{path.name}" in (DOCS / "examples.md").read_text()
 
@@ -247,6 +251,30 @@ def test_the_skeleton_of_the_guide_is_unbiased():
     text = (ROOT / "docs" / "add-an-estimator.md").read_text()
     wanted = "    assert (expectation - truth).abs().max() < 1e-12\n"
     assert any(block.endswith(wanted) for block in BLOCK.findall(text))
+
+
+def test_the_skeleton_of_the_guide_works_inside_the_package(tmp_path):
+    """The class of the page, with the imports that the page says, in a copy of the library."""
+    blocks = BLOCK.findall((DOCS / "add-an-estimator.md").read_text())
+    (skeleton,) = [block for block in blocks if "class MedianBaseline" in block]
+    (imports,) = [block for block in blocks if "# @register in place of" in block]
+    body = skeleton[skeleton.index("@dbsurf.register") :].replace("@dbsurf.register", "@register")
+    shutil.copytree(
+        ROOT / "src" / "dbsurf", tmp_path / "dbsurf", ignore=shutil.ignore_patterns("*.pyc")
+    )
+    folder = tmp_path / "dbsurf" / "estimators"
+    (folder / "median_baseline.py").write_text(f"import torch\n{imports}\n\n{body}")
+    line = "\nfrom dbsurf.estimators.median_baseline import MedianBaseline\n"
+    with (folder / "__init__.py").open("a") as file:
+        file.write(line)
+    code = "import dbsurf; print(dbsurf.get('MedianBaseline(5)').n, dbsurf.__file__)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )
+    assert done.stdout.startswith(f"5 {tmp_path}"), done.stderr
 
 
 def test_the_table_of_the_choice_page_is_what_estimators_declare(monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import colorsys
+import math
 
 import pytest
 
@@ -34,6 +35,37 @@ def test_colours_are_far_enough_apart_to_be_told():
             )
             apart = sum((a - b) ** 2 for a, b in zip(left, right, strict=True)) ** 0.5
             assert apart > 0.1 or one.dash != other.dash, (one.label, other.label)
+
+
+#: What is left of red, green and blue light without the green or the red cones (Machado 2009).
+COLOUR_BLIND = (
+    ((0.367, 0.861, -0.228), (0.280, 0.673, 0.047), (-0.012, 0.043, 0.969)),
+    ((0.152, 1.053, -0.205), (0.115, 0.786, 0.099), (-0.004, -0.048, 1.052)),
+)
+
+
+def seen(colour: str, matrix: tuple[tuple[float, ...], ...]) -> tuple[float, ...]:
+    """CIE L*a*b* of a colour as a colour-blind reader sees it."""
+    light = [
+        value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
+        for value in rgb(colour)
+    ]
+    r, g, b = (sum(w * part for w, part in zip(row, light, strict=True)) for row in matrix)
+    x = (0.4124 * r + 0.3576 * g + 0.1805 * b) / 0.95047
+    y = 0.2126 * r + 0.7152 * g + 0.0722 * b
+    z = (0.0193 * r + 0.1192 * g + 0.9505 * b) / 1.08883
+    x, y, z = (max(t, 0) ** (1 / 3) if t > 0.008856 else 7.787 * t + 16 / 116 for t in (x, y, z))
+    return 116 * y - 16, 500 * (x - y), 200 * (y - z)
+
+
+@pytest.mark.parametrize("matrix", COLOUR_BLIND, ids=["deuteranopia", "protanopia"])
+def test_colour_blind_readers_can_tell_lines_of_one_dash(matrix):
+    """A difference of 2.3 is just noticeable; twice that is asked for."""
+    chosen = list(VARIANTS.values())
+    for place, one in enumerate(chosen):
+        for other in chosen[:place]:
+            apart = math.dist(seen(one.colour, matrix), seen(other.colour, matrix))
+            assert apart > 4.6 or one.dash != other.dash, (one.label, other.label)
 
 
 def test_every_variant_of_an_estimator_can_be_built():

@@ -8,6 +8,7 @@ import itertools
 import json
 import shlex
 import shutil
+import sys
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -23,6 +24,8 @@ from dbsurf_paper.runs.folder import read_summary
 from dbsurf_paper.runs.records import read_metrics, write_metrics
 from dbsurf_paper.runs.sealed import read_sealed, sha256, write_sealed
 from handmade import changed, league_run, nas_run, vae_run
+from storm.results import Result
+from storm.tally import Tally, summary
 
 STUDIES = Path(__file__).parents[1] / "studies"
 MARKS = (
@@ -209,8 +212,8 @@ def test_the_league(page, monkeypatch):
     league_run(runs, {"quadraticcv": 30.0}, dataset="omniglot")
     module.write()
     text = page.read_text()
-    assert len(module.plan()) == 27
-    assert "Finished runs behind the tables: 2 of 27." in text
+    assert len(module.plan()) == 33
+    assert "Finished runs behind the tables: 2 of 33." in text
     assert "dbsurf league --problem vae --dataset omniglot --steps 30000" in text
     assert "at most 0.2 | mnist VAE | 0.120 to 0.120 | 4 evaluations | **met**" in text
     assert "|  |  | omniglot VAE | 0.300 to 0.300 | 4 evaluations | not met" in text
@@ -456,3 +459,26 @@ def test_the_summary_figure_has_one_mark_an_estimator_and_says_what_the_league_s
     assert best.early == table.early[table.kind != "biased"].min()
     assert f"{best.early:.2g}" in figure.finding(table)
     assert set(table.index[table.kind == "biased"]) >= {"reinmax", "dbsurf", "straightthrough"}
+
+
+def test_a_storm_is_written_into_its_page(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(STUDIES))
+    module = importlib.import_module("reliability")
+    page, file = tmp_path / "page.md", tmp_path / "storm.json"
+    page.write_text("a\n<!-- storm -->\nold\n<!-- end of storm -->\nb")
+    monkeypatch.setattr(module, "PAGE", page)
+    tally = Tally("kills")
+    tally.add(Result("vae", "same numbers", kills=1200), 0)
+    tally.add(Result("vae", "lost", "no summary", kills=1), 0)
+    held = {"LOORF, plain": [100.0, 0.1, 3.0, 0.5]}
+    tally.add(Result("plain", "right mean", inputs=1, compared=1, evidence=held), 0)
+    file.write_text(json.dumps(summary([tally], 30.0, 0)))
+    monkeypatch.setattr(sys, "argv", ["reliability.py", str(file)])
+    module.main()
+    text = page.read_text()
+    assert "**1,201 kills**" in text
+    assert "**0 silently wrong, 1 lost, 0 tracebacks" in text
+    assert "| killed runs: vae | 2 | – | – | 1,201 | – | – | 1 | – |" in text
+    assert "(LOORF, plain); a storm in which nothing is wrong fails with probability 0.001" in text
+    assert "```text\n--- kills 1, vae: lost" in text
+    assert "old" not in text

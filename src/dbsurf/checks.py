@@ -35,7 +35,7 @@ def flag(value: object, name: str) -> bool:
     return value
 
 
-def choice(value: object, name: str, options: Sequence[str | None]) -> None:
+def choice(value: object, name: str, options: Sequence[object]) -> None:
     """Check that ``value`` is one of the options."""
     if not any(value is option or value == option for option in options):
         words = ", ".join(map(repr, options))

@@ -58,7 +58,7 @@ class Row:
 COLUMNS = ("estimator", "f calls", "grad f", "variance / LOORF's", "bias", "ms")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """The result of `compare`: rows by mean squared error, a recommendation, and why.
 
@@ -109,7 +109,12 @@ class Comparison:
         ax.set_yticks(range(len(rows)), [row.estimator for row in rows], fontsize=8)
         ax.set_xscale("log")
         ax.set_xlabel("variance over LOORF's at equal evaluations of f (x: biased)")
+        ax.set_title(f"Least error: {self.rows[0].estimator}", fontsize=10)
         return ax
+
+    def __repr__(self) -> str:
+        """As printed: a prompt shows the table, not its parts."""
+        return str(self)
 
     def __str__(self) -> str:
         lines = [list(COLUMNS), *map(_cells, self.rows)]

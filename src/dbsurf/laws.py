@@ -183,7 +183,7 @@ def correlations(probs: Tensor, n: int, alpha: Alpha = 1.0) -> Tensor:
 def two_sample_variance(probs: Tensor, alpha: Alpha = 1.0) -> Tensor:
     r"""Variance of the debiased estimator for d = 1, n = 2, over $C_f = (f(1) - f(0))^2$.
 
-    The four regimes of eq. (var_g) are one formula: with $\kappa = P(x_1 \ne x_2)$,
+    The four cases of the paper are one formula: with $\kappa = P(x_1 \ne x_2)$,
     $$\mathrm{Var} = [p(1-p)]^2 \frac{1-\kappa}{\kappa}, \qquad
       \kappa = p\,\min(1, (1-p)(1+\alpha)) + (1-p)\min(1, p(1+\alpha)).$$
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from structures import FAMILY, Case, chain_energy, chain_statistics, close, pick
 from torch import Tensor
-from torch.distributions import Bernoulli, Independent
+from torch.distributions import Bernoulli, Independent, OneHotCategorical
 
 import dbsurf
 from dbsurf.distributions import (
@@ -22,7 +22,7 @@ from dbsurf.distributions import (
     Structure,
     complete_graph,
 )
-from dbsurf.gradient.fitting import RunningRegression
+from dbsurf.gradient.fitting import RunningLevel, RunningRegression
 
 f64 = torch.float64
 MOST_TUPLES = 20_000
@@ -70,12 +70,16 @@ def reward(x: Tensor) -> Tensor:
 
 
 def arbitrary(estimator: dbsurf.StructuredCV, trust: float = 0.7) -> dbsurf.StructuredCV:
-    """Coefficients that nothing has taught, and a = 0.7."""
+    """Coefficients that nothing has taught, a = 0.7, and a baseline of any mixture."""
     random = torch.Generator().manual_seed(5)
     found = estimator.regression.coefficients
     found.copy_(torch.randn(found.shape, generator=random, dtype=f64))
     estimator.trust.overlap.fill_(trust)
     estimator.trust.energy.fill_(1.0)
+    estimator.level.sums.copy_(torch.tensor([0.8, 2.0]))
+    estimator.level.errors.copy_(torch.tensor([0.3, 0.5]))
+    if estimator.level.regression is not None:
+        estimator.level.regression.coefficients.fill_(0.6)
     return estimator
 
 
@@ -220,6 +224,50 @@ def test_the_variance_falls_and_products_help():
     assert found["quadratic"] < 0.6 * found["linear"]
 
 
+def test_a_gradient_of_f_is_learned_from_sooner():
+    torch.manual_seed(0)
+    law, slope = KSubset(torch.randn(5, 8, dtype=f64), 3), torch.randn(8, dtype=f64)
+    wanted, found = slope - slope.mean(), {}  # a constant in all slopes is a constant in f
+    for uses in ("values", "gradient"):
+        estimator = dbsurf.StructuredCV(4, uses=uses).double()
+        estimator.estimate(lambda x: x @ slope, law, generator=torch.Generator().manual_seed(0))
+        learned = estimator.regression.coefficients
+        found[uses] = (learned - learned.mean() - wanted).norm()
+    assert found["gradient"] < 0.75 * found["values"]
+
+
+@both_forms
+@pytest.mark.parametrize("features", [0, 3])
+def test_slopes_are_the_derivatives_of_the_features(form, features):
+    estimator = dbsurf.StructuredCV(2, form=form, uses="gradient")
+    x = torch.randn(2, 3, 4, dtype=f64)
+    context = torch.randn(3, features, dtype=f64) if features else None
+    slopes = estimator._slopes(x, context)  # (2, 3, 4, size)
+    for i, j in itertools.product(range(2), range(3)):
+        wanted = torch.autograd.functional.jacobian(
+            lambda one, j=j: estimator._features(
+                one[None, None], None if context is None else context[j : j + 1]
+            )[0, 0],
+            x[i, j],
+        )
+        close(slopes[i, j], wanted.mT)
+
+
+def test_a_gradient_is_used_where_there_is_one():
+    estimator = dbsurf.StructuredCV(4, uses="gradient")
+    logits = torch.zeros(3, 6, requires_grad=True)
+    weight = torch.randn(6, requires_grad=True)
+    estimator(lambda x: torch.tanh(x @ weight), KSubset(logits, 2)).sum().backward()
+    assert weight.grad is not None
+    gram = estimator.regression.gram.clone()
+    estimator(lambda x: x.detach()[..., 0], KSubset(logits, 2)).sum().backward()  # values alone
+    assert not torch.equal(estimator.regression.gram, gram)
+    x = estimator.draw(KSubset(logits, 2))
+    estimator.loss(x, torch.tanh(x @ weight), KSubset(logits, 2)).sum().backward()
+    with pytest.raises(ValueError, match="law of zeros and ones .* got MarkovChain"):
+        estimator(reward, MarkovChain(torch.zeros(4, 3), torch.zeros(3, 3)))
+
+
 def test_a_context_tells_batch_elements_apart():
     torch.manual_seed(0)
     logits, context = torch.randn(20, 6), torch.randn(20, 3)
@@ -271,6 +319,59 @@ def test_the_regression_is_a_ridge_regression():
     for _ in range(100):
         regression.update(torch.zeros(3, 4, 5, dtype=f64), torch.zeros(3, 4, dtype=f64))
     assert torch.isfinite(regression.coefficients).all()
+
+
+def test_the_level_is_a_mean_with_its_error():
+    torch.manual_seed(0)
+    level = RunningLevel(decay=0.9).double()
+    assert [part.item() for part in level(4, None)] == [0.0, 1.0]  # nothing known: leave one out
+    total = weight = wrong = noise = 0.0
+    for call in range(6):
+        values = 2 + torch.randn(4, 3, dtype=f64)
+        known, _ = level(4, None)
+        level.update(values, known, None)
+        if call:
+            gap = (values.mean(0) - total / weight).square().mean() - values.var(0).mean() / 4
+            wrong, noise = 0.9 * wrong + gap, 0.9 * noise + values.var(0).mean()
+        total, weight = 0.9 * total + values.mean(), 0.9 * weight + 1
+    found, share = level(4, None)
+    close(found, total / weight)
+    wrong = wrong.clamp(min=0)
+    close(share, wrong / (wrong + noise / 3))
+    before = level.sums.clone()
+    level.update(torch.full((4, 3), math.inf, dtype=f64), found, None)
+    assert torch.equal(level.sums, before)
+
+
+def test_a_level_that_is_known_takes_a_quarter_of_the_variance():
+    """With n = 4, f without structure and a mean that stays: (n - 1)/n of leave-one-out's."""
+    torch.manual_seed(0)
+    law = KSubset(torch.randn(12), 4)
+    estimator = dbsurf.StructuredCV(4)
+
+    def noise(x: Tensor) -> Tensor:
+        return 5 + torch.randn(x.shape[:-1])
+
+    for _ in range(15):
+        estimator.estimate(noise, law.expand((50,)))
+    assert estimator.level(4, None)[1] < 0.1
+    # 1,000 estimates each: a ratio of .75 with an error of about .02
+    assert variance(estimator.eval(), noise, law) < 0.85 * variance(dbsurf.LOORF(4), noise, law)
+
+
+def test_levels_that_differ_are_told_by_the_context_or_left_out():
+    torch.manual_seed(0)
+    law, context = KSubset(torch.randn(50, 6), 2), torch.randn(50, 3)
+    own = 30 * torch.randn(50)  # of each element: no feature says it
+    found = {}
+    for name, level in (("own", own), ("context", context @ torch.tensor([1.0, -1.0, 2.0]))):
+        estimator = dbsurf.StructuredCV(4)
+        for _ in range(20):
+            noise = 3 * torch.randn(4, 50)
+            estimator.estimate(lambda x, b=level + noise: x[..., 0] + b, law, context=context)
+        found[name] = estimator.level(4, context)[1].item()
+    assert found["own"] > 0.98  # as leave-one-out
+    assert found["context"] < 0.3
 
 
 def test_features_that_never_vary_have_no_coefficient():
@@ -359,6 +460,64 @@ def test_the_marginal_gradient_of_trees_and_of_several_laws():
     close(logits.grad, wanted)
 
 
+VECTORS = [case for case in LAWS if case.statistics is None]
+
+
+@pytest.mark.parametrize("case", VECTORS, ids=lambda case: case.name)
+def test_the_second_order_is_exact_for_functions_of_degree_two(case):
+    (logits,) = case.parameters()
+    law, mass = case.build(logits), case.log_probs([logits]).exp()
+    states = torch.tensor(case.values).to(f64)
+    size = len(logits)
+    slope, matrix = torch.randn(size, dtype=f64), torch.randn(size, size, dtype=f64)
+
+    def quadratic(x: Tensor) -> Tensor:
+        return x @ slope + (x @ matrix * x).sum(-1)
+
+    found = {}
+    for order in (1, 2):
+        estimator = dbsurf.MarginalGradient(1, order=order)
+        many = law.expand((len(states),))
+        found[order] = mass @ estimator.estimate(quadratic, many, samples=states[None]).grad
+    wanted = (mass * quadratic(states)) @ law.score(states)
+    close(found[2], wanted)
+    if case.name in ("3 of 6", "tree", "directed tree"):
+        assert (found[1] - wanted).abs().max() > 0.01
+
+
+def test_the_second_order_of_one_item_is_reinmax():
+    logits = torch.randn(3, 5, dtype=f64)
+    value = torch.randn(5, dtype=f64)
+    samples = torch.eye(5, dtype=f64)[torch.tensor([[0, 1, 4], [2, 2, 3]])]  # (2, 3, 5)
+    found = [
+        estimator.estimate(lambda x: torch.tanh(x @ value), law, samples=samples).grad
+        for estimator, law in (
+            (dbsurf.MarginalGradient(2, order=2), KSubset(logits, 1)),
+            (dbsurf.ReinMax(2), OneHotCategorical(logits=logits)),
+        )
+    ]
+    close(*found)
+
+
+def test_the_second_order_of_several_laws_with_one_value():
+    logits = torch.randn(2, 3, dtype=f64)
+    law = KSubset(logits, 1)
+    one = torch.eye(3, dtype=f64)
+    states = torch.stack([torch.stack(pair) for pair in itertools.product(one, one)])  # (9, 2, 3)
+    mass = Independent(law, 1).log_prob(states).exp()
+    matrix = torch.randn(6, 6, dtype=f64)
+
+    def quadratic(x: Tensor) -> Tensor:
+        flat = x.flatten(-2)
+        return (flat @ matrix * flat).sum(-1)
+
+    many = Independent(law.expand((9, 2)), 1)
+    estimator = dbsurf.MarginalGradient(1, order=2)
+    grad = estimator.estimate(quadratic, many, samples=states[None]).grad
+    found = torch.einsum("t,tsm->sm", mass, grad)
+    close(found, torch.einsum("t,t,tsm->sm", mass, quadratic(states), law.score(states)))
+
+
 # --- declared, compared, refused ------------------------------------------------------------------
 
 
@@ -385,11 +544,13 @@ def test_compare_has_them_where_they_apply():
         (lambda: dbsurf.StructuredCV(1), "n must be"),
         (lambda: dbsurf.StructuredCV(2, form="cubic"), "form must be"),
         (lambda: dbsurf.StructuredCV(2, rank=0), "rank of StructuredCV"),
+        (lambda: dbsurf.StructuredCV(2, uses="mean"), "uses must be one of 'values', 'gradient'"),
         (lambda: dbsurf.StructuredCV(2, size=0), "size must be an integer >= 1"),
         (lambda: dbsurf.StructuredCV(2, decay=1.0), "decay must be"),
         (lambda: dbsurf.StructuredCV(2, form="quadratic", size=64), "got 64 statistics"),
         (lambda: dbsurf.StructuredCV(2, size=500, context=9), "9 features of the context"),
         (lambda: dbsurf.MarginalGradient(0), "n must be"),
+        (lambda: dbsurf.MarginalGradient(1, order=3), "order must be one of 1, 2, got 3"),
     ],
 )
 def test_bad_options(call, message):

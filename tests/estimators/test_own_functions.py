@@ -225,7 +225,7 @@ def test_f_may_answer_with_numpy_arrays_lists_and_numbers(case):
     number = case.build(4).estimate(lambda x: float(x) * 2, single, chunk=1, generator=seeded())
     tensor = case.build(4).estimate(lambda x: x * 2, single, generator=seeded())
     torch.testing.assert_close(number.grad, tensor.grad)
-    whole = case.build(4).estimate(lambda x: np.ones((4, 5), dtype=int), problem.dist)
+    whole = case.build(4).estimate(lambda x: np.ones(x.shape[:2], dtype=int), problem.dist)
     assert whole.f_values.dtype == f64
 
 

@@ -341,7 +341,7 @@ def test_bad_input():
         estimator(smooth, dist)
     with pytest.raises(ValueError, match="OneHotCategorical .*got Categorical"):
         estimator(smooth, Categorical(torch.ones(3)))
-    with pytest.raises(ValueError, match="dist must be one distribution for QuadraticCV"):
+    with pytest.raises(ValueError, match="12 coordinates and 7 features .*got 24 and 0"):
         estimator(smooth, (dist, dist))
     with pytest.raises(ValueError, match="dist must be Bernoulli or categorical"):
         dbsurf.QuadraticCV(4, uses="values")(smooth, Poisson(torch.ones(3)))

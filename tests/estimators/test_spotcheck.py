@@ -17,7 +17,7 @@ from dbsurf.distributions import coordinates
 from dbsurf.estimators import Drawn, spotcheck
 from dbsurf.estimators.spotcheck import Random, chances, choose
 from dbsurf.estimators.spotcheck_cells import cells_of
-from oracles import least_discrepancy
+from oracles import class_tuples, least_discrepancy
 
 f64 = torch.float64
 LAWS = {
@@ -53,22 +53,6 @@ def f_for(probs: Tensor):
 
 
 # --- the law of a draw, written out ---------------------------------------------------------------
-
-
-def class_tuples(p: list[float], n: int, *, plain: bool) -> dict[tuple[int, ...], float]:
-    """Categories of n independent draws, or of systematic points in random order."""
-    if plain:
-        every = itertools.product(range(len(p)), repeat=n)
-        return {path: math.prod(p[c] for c in path) for path in every}
-    cdf = list(itertools.accumulate(p))
-    cuts = sorted({0.0, 1.0, *((n * c) % 1 for c in cdf[:-1])})
-    found: dict[tuple[int, ...], float] = {}
-    for low, high in itertools.pairwise(cuts):
-        points = [((low + high) / 2 + i) / n for i in range(n)]
-        classes = [min(sum(c < u for c in cdf), len(p) - 1) for u in points]
-        for path in itertools.permutations(classes):
-            found[path] = found.get(path, 0.0) + (high - low) / math.factorial(n)
-    return found
 
 
 def sample_tuples(probs: Tensor, n: int, *, plain: bool = False) -> tuple[Tensor, Tensor]:
@@ -191,7 +175,8 @@ def test_plain_samples_are_exact_too(name, n, m):
     samples, mass = sample_tuples(probs, n + m, plain=True)
     estimator = arbitrary(n, m, probs).eval()
     start = torch.full((len(mass),), 0.5, dtype=f64)
-    replayed(estimator, samples[:n], Random(PLAIN, samples[n:], start))
+    others = cells_of(coordinates(law_of(probs, len(mass)))).flat(samples[n:])
+    replayed(estimator, samples[:n], Random(PLAIN, others, start))
     grad = estimator.estimate(f_for(probs), law_of(probs, len(mass))).grad
     found = (mass.reshape(-1, *(1,) * probs.ndim) * grad).sum(0)
     assert (found - truth(probs)).abs().max() < 1e-10
@@ -244,7 +229,8 @@ def test_samples_have_the_law_that_the_enumeration_takes(n):
     probs = LAWS["2 of 3 classes"]
     law = coordinates(law_of(probs, 20_000))
     uniforms = torch.rand(n + 1, 20_000, 2, dtype=f64, generator=torch.Generator().manual_seed(1))
-    index = cells_of(law).spread(uniforms, n).argmax(-1)  # (n, 20000, 2)
+    cells = cells_of(law)
+    index = cells.unflat(cells.spread(uniforms, n)).argmax(-1)  # (n, 20000, 2)
     for k in range(2):
         for path, mass in class_tuples(probs[k].tolist(), n, plain=False).items():
             share = (torch.tensor(path) == index[..., k].T).all(-1).double().mean()

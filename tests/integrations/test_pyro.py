@@ -251,6 +251,34 @@ def options(estimator: dbsurf.Estimator) -> dict[str, Any]:
     return found
 
 
+def mixed_model(data: Tensor) -> None:
+    with pyro.plate("data", len(data)):
+        k = pyro.sample("k", dist.Categorical(torch.ones(3) / 3))
+        z = pyro.sample("z", dist.Bernoulli(0.2))
+        count = pyro.sample("count", dist.Binomial(2, torch.tensor(0.5)))
+        pyro.sample("x", dist.Normal(k - 1 + 0.5 * count, 1 + 2 * z), obs=data)
+
+
+def mixed_guide(data: Tensor) -> None:
+    with pyro.plate("data", len(data)):
+        logits = pyro.param("k_logits", 0.3 * torch.arange(15.0).sin().view(5, 3))
+        pyro.sample("k", dist.Categorical(logits=logits))
+        pyro.sample("z", dist.Bernoulli(logits=pyro.param("z_logits", torch.linspace(-1, 1, 5))))
+        number = pyro.param("count_logits", torch.linspace(-0.5, 0.5, 5))
+        pyro.sample("count", dist.Binomial(2, logits=number))
+
+
+@pytest.mark.parametrize("context", [None, lambda data: torch.stack([data, data.square()], -1)])
+def test_sites_of_different_kinds_have_the_right_mean(context):
+    """A category, a bit and a count in one plate, with a control variate that learns."""
+    _, exact = grads(ELBO(dbsurf.Exact()), mixed_model, mixed_guide, DATA)
+    expected = torch.cat([exact[name].flatten() for name in sorted(exact)])
+    loss = ELBO(dbsurf.QuadraticCV(4, rank=2, uses="values", lr=1e-2), context=context)
+    mean, variance = moments(loss, mixed_model, mixed_guide, 150)
+    z = (mean - expected) / (variance / 150).sqrt().clamp(min=1e-9)
+    assert z.abs()[variance > 1e-12].max() < 4.2
+
+
 def test_the_batch_makes_the_variance_smaller_than_a_loss_without_plates():
     ours = moments(ELBO(dbsurf.LOORF(4)), local_model, local_guide, 150)[1]
     plain = Trace_ELBO(num_particles=4, vectorize_particles=True, max_plate_nesting=1)
@@ -349,6 +377,8 @@ def test_without_discrete_sites_it_is_the_mean_over_samples():
 def test_what_is_refused():
     with pytest.raises(ValueError, match="estimator must be one of dbsurf"):
         ELBO(4)
+    with pytest.raises(ValueError, match="context must be a function of the arguments"):
+        ELBO(dbsurf.LOORF(4), context=torch.zeros(3))
     with pytest.raises(ValueError, match="must not be enumerated, got 'z'"):
         grads(ELBO(dbsurf.LOORF(4)), local_model, config_enumerate(local_guide), DATA)
 

@@ -228,7 +228,7 @@ def test_the_running_mean_is_read_before_it_learns():
         ({"baseline": "optimal"}, "energy must have shape"),
         ({"baseline": "optimal", "energy": -torch.ones(6)}, "finite and >= 0"),
         ({"baseline": "optimal", "energy": torch.ones(6, 2)}, "mask must be given"),
-        ({"tokens": torch.zeros(5, 2)}, "tokens must have shape"),
+        ({"tokens": torch.zeros(5, 2)}, "tokens must be a tensor of shape"),
         ({"otherwise": float("inf")}, "otherwise must be a finite number"),
     ],
 )

@@ -157,6 +157,61 @@ def test_one_clear_error(call, message):
         call()
 
 
+ROW = {"rewards": torch.zeros(4), "group": [0, 0, 1, 1]}
+#: A call, its arguments, and those that are tensors if they are given.
+CALLS = {
+    "step": (IIDGroup(4, 3).step, {"logits": ROWS, "finished": MASK[..., 0]}),
+    "beam": (StochasticBeam(3, 3).step, {"logits": ROWS, "finished": MASK[..., 0]}),
+    "means": (RunningMean(2), {"prompts": torch.tensor([0, 1])}),
+    "update": (RunningMean(3).update, {"prompts": torch.tensor([0, 1, 2]), "f_values": F}),
+    "advantages": (sequences.advantages, {**ROW, "mask": MASK[:, 0], "tokens": NUMBERS[:, 0]}),
+    "scores": (sequences.squared_scores, {"logits": ROWS, "tokens": NUMBERS[..., 0]}),
+    "chances": (sequences.token_log_probs, {"logits": ROWS, "tokens": NUMBERS[..., 0]}),
+    "to go": (sequences.rewards_to_go, {"rewards": LOGS, "mask": MASK}),
+    "policy": (
+        sequences.policy_loss,
+        {"log_probs": LOGS, "advantages": F, "behaviour": LOGS, "mask": MASK},
+    ),
+    "sequence": (sequences.sequence_loss, {"log_probs": LOGS, "f_values": F, "mask": MASK}),
+    "trajectory": (sequences.trajectory_loss, {"log_probs": LOGS, "rewards": LOGS, "mask": MASK}),
+    "beam loss": (
+        sequences.without_replacement_loss,
+        {"log_probs": F, "f_values": F, "threshold": F[0]},
+    ),
+    "prefix": (sequences.prefix_mean, {"f_values": F, "peers": PEERS, "tokens": NUMBERS}),
+    "samples": (sequences.Group.from_samples, {"ids": NUMBERS, "log_probs": LOGS}),
+}
+ARGUMENTS = [(name, argument) for name, (_, given) in CALLS.items() for argument in given]
+
+
+@pytest.mark.parametrize(("name", "argument"), ARGUMENTS)
+def test_what_is_no_tensor_or_not_real_is_named(name, argument):
+    call, given = CALLS[name]
+    call(**given)
+    bad = ["x", 3, {}, object]
+    if isinstance(given[argument], torch.Tensor) and argument != "tokens":
+        bad.append(given[argument].to(torch.complex64))
+    for value in bad:
+        with pytest.raises(ValueError, match=f"{argument}"):
+            call(**{**given, argument: value})
+
+
+def test_tokens_outside_the_vocabulary():
+    for function in (sequences.token_log_probs, sequences.squared_scores):
+        with pytest.raises(ValueError, match="tokens must be numbers from 0 to 4.* got -1 to 0"):
+            function(ROWS, NUMBERS[..., 0] - torch.eye(4, 3, dtype=torch.int64))
+
+
+def test_a_running_mean_refuses_what_is_not_finite_and_stays_as_it_was():
+    means, prompts = RunningMean(3), torch.tensor([0, 1, 2])
+    means.update(prompts, F + 1)
+    with pytest.raises(ValueError, match="f_values must be finite, got 1 of 12"):
+        means.update(
+            prompts, F.index_put((torch.tensor(0), torch.tensor(0)), torch.tensor(torch.nan))
+        )
+    assert means(prompts).tolist() == [1.0, 1.0, 1.0]
+
+
 def test_messages_about_rewards_and_peers():
     log_probs = torch.zeros(2, 3, 4, requires_grad=True)
     rewards = torch.tensor([[1, 0, 1], [0, 0, 1]])

@@ -1,4 +1,4 @@
-"""Names, colours and dashes of estimators, and names of data sets, in one table.
+"""Names, colours and dashes of estimators, as each class declares them, and names of data sets.
 
 A *label* is an estimator's name and its options as one string, ``dbsurf debias=true``: runs,
 tables and figures are joined by it.
@@ -19,6 +19,7 @@ BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 BLUE, VERMILION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#777777"
 SPARE = ("#A50026", "#4D9221", "#5E4FA2", "#C51B7D", "#35978F", "#8C510A", "#3288BD", "#525252")
 SEQUENCE = (BLACK, BLUE, SKY, GREEN, ORANGE, VERMILION)
+IN_FILES = str.maketrans(" =:", "---")  # what a label has and a file's name should not
 
 
 def label(estimator: str, options: Iterable[str] | Mapping[str, Any] = ()) -> str:
@@ -55,12 +56,12 @@ def call_label(call: str) -> str:
     'quadraticcv uses=values'
     """
     name, _, options = read_call(call)
-    return label(name.lower(), options)
+    return label(name if ":" in name else name.lower(), options)
 
 
 def file_name(estimator: str, options: Iterable[str]) -> str:
     """The label as a part of a file's name: ``dbsurf-debias-true``."""
-    return label(estimator, options).replace(" ", "-").replace("=", "-")
+    return label(estimator, options).translate(IN_FILES)
 
 
 @dataclass(frozen=True)
@@ -126,13 +127,17 @@ def variants(*labels: str) -> tuple[Variant, ...]:
 def estimator_name(found: str) -> str:
     """A label as a reader knows it; options that are not in the table are appended.
 
+    An estimator from outside has the name of its class, so that a report does not need its module.
+
     >>> estimator_name("dbsurf debias=true"), estimator_name("dbsurf alpha=2")
     ('DBsurf debiased', 'DBsurf alpha=2')
+    >>> estimator_name("package.module:MedianBaseline")
+    'MedianBaseline'
     """
     if found in VARIANTS:
         return VARIANTS[found].name
     first, *options = found.split(" ")
-    name = VARIANTS[first].name if first in VARIANTS else first
+    name = VARIANTS[first].name if first in VARIANTS else first.rpartition(":")[2]
     return " ".join([name, *options])
 
 

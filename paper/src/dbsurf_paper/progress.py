@@ -18,6 +18,20 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+NOTE = 24  # letters of the note in a bar, with the speed
+
+
+def shortened(label: str, room: int) -> str:
+    """A label that fits; its end says more than its middle.
+
+    >>> shortened("mnist quadraticcv n=3 seed 0", 18)
+    'mnist qua…3 seed 0'
+    """
+    if len(label) <= room:
+        return label
+    end = (room - 1) // 2
+    return f"{label[: room - 1 - end]}…{label[-end:]}"
+
 
 @contextmanager
 def share_bar(title: str) -> Iterator[Callable[[float], None]]:
@@ -46,9 +60,12 @@ class StepBar:
         self._title, self._total, self._start = title, total, done
         self._clock = time.monotonic()
         self._shown = 0.0
+        # What is left for the name and the bar if the other columns are as wide as they can be.
+        room = self.console.width - 2 * len(str(total)) - 1 - NOTE - len("0:00:00") - 5
+        name = shortened(title, max(12, room - 10))
         self._bar = Progress(
             TextColumn("{task.description}"),
-            BarColumn(),
+            BarColumn(bar_width=max(5, min(40, room - len(name)))),
             MofNCompleteColumn(),
             TextColumn("{task.fields[note]}"),
             TimeRemainingColumn(),
@@ -56,7 +73,7 @@ class StepBar:
             disable=not self.console.is_terminal,
             transient=True,
         )
-        self._task = self._bar.add_task(title, total=total, completed=done, note="")
+        self._task = self._bar.add_task(name, total=total, completed=done, note="")
 
     def __enter__(self) -> StepBar:
         self._bar.start()
@@ -81,7 +98,11 @@ class StepBar:
     def show(self, done: int, note: str) -> None:
         """Update the bar."""
         self._shown = time.monotonic()
-        self._bar.update(self._task, completed=done, note=f"{note}  {self.speed(done):.0f}/s")
+        speed = f"{self.speed(done):.0f}/s"
+        told = f"{note}  {speed}" if note else speed
+        if len(told) > NOTE:
+            told = f"{note[: NOTE - len(speed) - 3]}…  {speed}"
+        self._bar.update(self._task, completed=done, note=told)
 
     def line(self, done: int, note: str) -> None:
         """Print a line with the progress if there is no terminal for a bar."""

@@ -60,7 +60,7 @@ def test_a_set_without_its_hashes_is_refused_where_it_is_used(folder, capsys):
 
 def test_a_set_of_other_shapes_is_refused(folder):
     store.save("flat", {"x_train": IMAGES.reshape(30, -1), "x_test": IMAGES}, folder)
-    with pytest.raises(ValueError, match=r"x_train of .*flat.npz must be 28x28 images"):
+    with pytest.raises(ValueError, match=r"x_train of .*flat.npz must be square images"):
         load("flat", folder)
     np.savez(folder / "odd.npz", sha256=np.array(["a b c"]), x_train=IMAGES, x_test=IMAGES)
     with pytest.raises(ValueError, match=r"odd.npz is corrupt: its list of hashes"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import re
 import shutil
 from itertools import pairwise
 from pathlib import Path
@@ -59,6 +61,21 @@ def test_the_page_fits_and_is_quiet(browser, page, width, dark):
     assert all(url.startswith(("file://", "data:")) for url in requests)
     assert len([url for url in requests if url.startswith("file://")]) == 1
     assert browser.evaluate("[...document.images].every(i => i.complete && i.naturalWidth > 0)")
+
+
+def test_the_printed_page_is_as_wide_as_a4(browser, page):
+    browser.open(page, 688)  # A4 between margins of 14 mm, at 96 dots an inch
+    browser.ask("Emulation.setEmulatedMedia", media="print")
+    wide = """[...document.querySelectorAll('main *')].filter(
+        e => e.getBoundingClientRect().right > innerWidth + 1 && !e.closest('svg'))
+        .map(e => e.outerHTML.slice(0, 80))"""
+    assert browser.evaluate(wide) == []
+    printed = browser.ask("Page.printToPDF", preferCSSPageSize=True)["data"]
+    sizes = set(re.findall(rb"/MediaBox\s*\[([^]]*)\]", base64.b64decode(printed)))
+    assert {tuple(round(float(side)) for side in size.split()[2:]) for size in sizes} == {
+        (595, 842)
+    }
+    browser.ask("Emulation.setEmulatedMedia", media="")
 
 
 def test_links_of_the_contents_lead_somewhere(browser, page):

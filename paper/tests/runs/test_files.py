@@ -11,7 +11,7 @@ import pytest
 
 from dbsurf_paper.files import write_atomically
 from dbsurf_paper.progress import StepBar
-from dbsurf_paper.runs.processes import Interruption
+from dbsurf_paper.runs.interruption import Interruption
 from dbsurf_paper.runs.records import Events, Stopwatch, read_metrics, write_metrics
 
 
@@ -34,15 +34,18 @@ def test_metrics_without_rows(tmp_path):
 def test_events_are_what_tensorboard_reads(tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    with Events(tmp_path, 0) as events:
+    with Events(tmp_path, 0, {"n": 4, "estimator": "loorf", "sizes": [2], "out": None}) as events:
         for step in range(4):
             events.add({"step": step, "loss": 10.0 - step, "variance": None})
     with Events(tmp_path, 1) as events:  # continued after step 1: what came later is purged
         events.add({"step": 2, "loss": 5.0, "variance": None})
-    found = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
-    assert found.Tags()["scalars"] == ["loss"]
-    points = {point.step: point.value for point in found.Scalars("loss")}
+    found = EventAccumulator(str(tmp_path)).Reload()
+    assert found.Tags()["scalars"] == ["train/loss"]
+    points = {point.step: point.value for point in found.Scalars("train/loss")}
     assert points == {0: 10.0, 1: 9.0, 2: 5.0}
+    told = str(found.summary_metadata["_hparams_/session_start_info"])
+    assert "loorf" in told
+    assert "out" not in told
 
 
 def test_events_can_be_off(tmp_path):

@@ -1,7 +1,8 @@
 """The runner: ``python -m storm --minutes 10``, or ``python -m storm KIND --seed S --trial N``.
 
-Trials run in child processes, many in each, so that one that dies takes nothing with it. Every
-failure is printed as soon as it is found, with what repeats it; the tables come at the end.
+Trials run in child processes, many in each and two children at a time, so that one that dies takes
+nothing with it. Every failure is printed as soon as it is found, with what repeats it; the tables
+come at the end, also if the storm is stopped by SIGTERM or Ctrl-C.
 """
 
 from __future__ import annotations
@@ -10,30 +11,34 @@ import argparse
 import importlib
 import json
 import os
-import selectors
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from storm.results import Result, random_numbers
+from storm.results import random_numbers
+from storm.tally import SLICE, Tally, summary, table
 
 #: Kinds of trials, and their share of the time.
 KINDS = {
-    "api": 0.1,
-    "oracle": 0.1,
-    "commands": 0.1,
-    "kills": 0.3,
-    "sweeps": 0.15,
-    "corruption": 0.15,
-    "disks": 0.1,
+    "api": 0.05,
+    "oracle": 0.4,
+    "sequences": 0.08,
+    "processes": 0.07,
+    "commands": 0.04,
+    "kills": 0.18,
+    "sweeps": 0.06,
+    "corruption": 0.06,
+    "surroundings": 0.06,
 }
-SLICE = 100.0  # seconds that a child process works for
+GRACE = 180.0  # seconds after the end in which the last trials may finish
 
 
 def main() -> int:
@@ -41,17 +46,20 @@ def main() -> int:
     parser.add_argument("kind", nargs="?", choices=KINDS, help="only this kind")
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=2, help="kinds that are tried at one time")
+    parser.add_argument("--out", type=Path, help="also write the table there, as JSON")
     parser.add_argument("--trial", type=int, help="repeat one trial")
     parser.add_argument("--work", nargs=3, help=argparse.SUPPRESS)  # first trial, end, folder
     options = parser.parse_args()
     if options.work is not None:
         first, end, place = options.work
         return work(options.kind, options.seed, int(first), float(end), Path(place))
-    with tempfile.TemporaryDirectory(prefix="storm-") as place:
+    with tempfile.TemporaryDirectory(prefix="storm-", ignore_cleanup_errors=True) as place:
         if options.trial is not None:
             return run(options.kind, options.seed, [options.trial], Path(place))
-        chosen = {options.kind: 1.0} if options.kind else KINDS
-        return storm(chosen, options.minutes, options.seed, Path(place))
+        kinds = {options.kind: 1.0} if options.kind else KINDS
+        storm = Storm(kinds, options.minutes, options.seed, Path(place))
+        return storm.blow(options.jobs, options.out)
 
 
 def run(kind: str, seed: int, trials: Sequence[int], place: Path) -> int:
@@ -59,7 +67,8 @@ def run(kind: str, seed: int, trials: Sequence[int], place: Path) -> int:
     module, failed = importlib.import_module(f"storm.{kind}"), False
     for number in trials:
         found = module.trial(random_numbers(seed, kind, number), place)
-        print(f"{kind} {number}: {found.answer}\n{found.failure}".rstrip(), flush=True)
+        told = f"{kind} {number}: {found.subject}: {found.answer}\n{found.failure}"
+        print(told.rstrip(), flush=True)
         failed |= bool(found.failure)
     return int(failed)
 
@@ -78,89 +87,64 @@ def work(kind: str, seed: int, first: int, end: float, place: Path) -> int:
     return 0
 
 
-class Tally:
-    """The trials of one kind so far."""
-
-    def __init__(self, kind: str) -> None:
-        self.kind, self.next, self.seconds = kind, 0, 0.0
-        self.answers: Counter[str] = Counter()
-        self.events: Counter[str] = Counter()
-        self.failures: list[str] = []
-
-    def add(self, found: Result, seed: int) -> None:
-        self.answers[found.answer] += 1
-        self.events[found.answer] += found.count
-        if found.failure:
-            again = f"python -m storm {self.kind} --seed {seed} --trial {self.next}"
-            self.failures.append(f"--- {self.kind} {self.next} ({again})\n{found.failure}")
-            print(self.failures[-1], flush=True)
-        self.next += 1
-
-    def slice(self, seed: int, end: float, place: Path) -> None:
-        """One child process; if it dies or hangs, so has the trial that it was at."""
-        begun, stopped = time.monotonic(), ""
-        words = [sys.executable, "-m", "storm", self.kind, "--seed", str(seed)]
-        words += ["--work", str(self.next), str(min(end, time.time() + SLICE)), str(place)]
-        with (place / "stderr").open("w") as errors:
-            # Unbuffered: a line that waits in a buffer of Python is not seen by `select`.
-            child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors, bufsize=0)
-        assert child.stdout is not None
-        waiting, limit = False, 120.0
-        with selectors.DefaultSelector() as ready:
-            ready.register(child.stdout, selectors.EVENT_READ)
-            while True:
-                if not ready.select(limit):
-                    stopped = f"no answer within {limit:.0f} seconds"
-                    child.kill()
-                    break
-                line = child.stdout.readline()
-                if not line:
-                    break
-                content = json.loads(line)
-                waiting = "begin" in content
-                if waiting:
-                    limit = content["limit"]
-                else:
-                    limit = 120.0
-                    self.add(Result(**content), seed)
-        child.stdout.close()
-        status = child.wait()
-        if waiting or status:
-            told = (place / "stderr").read_text()[-2000:]
-            reason = stopped or f"the process ended with status {status}"
-            self.add(Result("process died", f"{reason}\n{told}"), seed)
-        self.seconds += time.monotonic() - begun
-
-
-def storm(kinds: dict[str, float], minutes: float, seed: int, place: Path) -> int:
+class Storm:
     """All kinds in turn, the one that is furthest behind its share first."""
-    begun = time.time()
-    end = begun + 60 * minutes
-    tallies = {kind: Tally(kind) for kind in kinds}
-    while time.time() < end:
-        late = min(tallies.values(), key=lambda tally: tally.seconds / kinds[tally.kind])
-        folder = place / late.kind
-        folder.mkdir(exist_ok=True)
-        late.slice(seed, end, folder)
-        for old in [path for path in folder.glob("trial-*") if path.is_dir()]:
-            shutil.rmtree(old, ignore_errors=True)
-    print(report(list(tallies.values()), minutes, seed))
-    return bool(sum(len(tally.failures) for tally in tallies.values()))
+
+    def __init__(self, kinds: dict[str, float], minutes: float, seed: int, place: Path) -> None:
+        self.kinds, self.seed, self.place = kinds, seed, place
+        self.tallies = {kind: Tally(kind) for kind in kinds}
+        self.minutes, self.begun = minutes, time.time()
+        self.end = self.begun + 60 * minutes
+        self.stopped = threading.Event()
+        self.choosing = threading.Lock()
+
+    def blow(self, jobs: int, out: Path | None) -> int:
+        """Work until the end, or until a signal; print the tables."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda number, frame: self.stopped.set())
+        print(f"A storm of {self.minutes:g} minutes, seed {self.seed}.", flush=True)
+        count = min(jobs, len(self.kinds))
+        threads = [threading.Thread(target=self.works) for _ in range(count)]
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            if self.stopped.wait(0.5) or time.time() > self.end + GRACE:
+                break
+        for tally in self.tallies.values():
+            tally.stop()
+        for thread in threads:
+            thread.join()
+        unmounted(self.place)
+        found = summary(list(self.tallies.values()), (time.time() - self.begun) / 60, self.seed)
+        if out is not None:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            out.write_text(json.dumps(found, indent=1) + "\n")
+        print(table(found), flush=True)
+        return int(any(row["wrong"] + row["lost"] + row["unclear"] for row in found["rows"]))
+
+    def works(self) -> None:
+        """One child after the other; two never try the same kind."""
+        while time.time() < self.end and not self.stopped.is_set():
+            with self.choosing:
+                free = [tally for tally in self.tallies.values() if not tally.busy]
+                late = min(free, key=lambda tally: tally.seconds / self.kinds[tally.kind])
+                late.busy = True
+            # A short storm has a turn for every kind, too.
+            length = min(SLICE, 60 * self.minutes * self.kinds[late.kind])
+            late.slice(self.seed, self.end, self.place, length)
+            late.busy = False
+            if not any(tally.busy for tally in self.tallies.values()):
+                for old in self.place.glob("trial-*"):
+                    shutil.rmtree(old, ignore_errors=True)
 
 
-def report(tallies: list[Tally], minutes: float, seed: int) -> str:
-    """Tables in Markdown."""
-    lines = [f"{minutes:g} minutes, seed {seed}.", "", "| kind | trials | events | failures |"]
-    lines.append("|---|--:|--:|--:|")
-    for tally in tallies:
-        counts = f"{tally.next:,} | {sum(tally.events.values()):,} | {len(tally.failures)}"
-        lines.append(f"| {tally.kind} | {counts} |")
-    lines += ["", "| kind | answer | trials | events |", "|---|---|--:|--:|"]
-    for tally in tallies:
-        for answer, count in tally.answers.most_common():
-            lines.append(f"| {tally.kind} | {answer} | {count:,} | {tally.events[answer]:,} |")
-    return "\n".join(lines)
+def unmounted(place: Path) -> None:
+    """Disks of trials that were stopped in the middle."""
+    with suppress(OSError):
+        mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+        for mount in [mount for mount in mounts if mount.startswith(str(place))]:
+            subprocess.run(["umount", mount], check=False)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(main())

@@ -21,9 +21,11 @@ from typing import Any, get_args, get_type_hints
 
 from dbsurf_paper.commands.main import main
 from dbsurf_paper.commands.parsing import commands, names
-from storm.results import RUNS, Result, command, data
+from storm.results import Result
+from storm.runs import RUNS, command, data
 
 LIMIT = 120.0
+SUBJECT = "command lines"
 LONG = 8  # seconds after which a command is interrupted, as by Ctrl-C
 MEMORY = 12 * 2**30  # bytes of addresses: more than that is refused, as by a small machine
 
@@ -102,7 +104,8 @@ def trial(draw: random.Random, place: Path) -> Result:
         status = int(stop.code or 0)
     except BaseException as error:
         shutil.rmtree(folder, ignore_errors=True)
-        return Result("traceback", f"{shown}\n# {type(error).__name__}: {error}"[:2000])
+        what = f"{shown}\n# {type(error).__name__}: {error}"[:2000]
+        return Result(SUBJECT, "traceback", what, inputs=1)
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
@@ -110,10 +113,11 @@ def trial(draw: random.Random, place: Path) -> Result:
     shutil.rmtree(folder, ignore_errors=True)
     text = told.getvalue()
     if status not in (0, 2, 130) or "Traceback" in text or not untouched:
-        return Result("unclear", f"{shown}\n# status {status}: {text[-500:]}")
+        return Result(SUBJECT, "unclear", f"{shown}\n# status {status}: {text[-500:]}", inputs=1)
     if status == 2 and not text.strip():
-        return Result("silent", f"{shown}\n# status 2 without a word")
-    return Result({0: "done", 2: "refused with a reason", 130: "stopped after a while"}[status])
+        return Result(SUBJECT, "silent", f"{shown}\n# status 2 without a word", inputs=1)
+    ends = {0: "done", 2: "refused with a reason", 130: "stopped after a while"}
+    return Result(SUBJECT, ends[status], inputs=1)
 
 
 def too_long(number: int, frame: FrameType | None) -> None:

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 
 from dbsurf_paper.commands.main import main
-from storm.results import RUNS, Result, command, data, outcome, reference
+from storm.results import Result
+from storm.runs import chosen, command, data, outcome, reference
 
 LIMIT = 120.0
 
@@ -96,7 +97,7 @@ def trial(draw: random.Random, place: Path) -> Result:
 
 
 def on_run(draw: random.Random, place: Path, folder: Path) -> Result:
-    name = draw.choice(list(RUNS))
+    name = chosen(draw)
     whole, _ = reference(name, place)
     run = Path(shutil.copytree(whole, folder / "run"))
     if draw.random() < 0.5:  # not yet finished: the results are still to be made
@@ -118,34 +119,42 @@ def on_run(draw: random.Random, place: Path, folder: Path) -> Result:
         answer(["report", str(run), "--out", str(folder / "report")])
         status, told = answer(command(name, place, run, "--resume"))
     except BaseException as error:
-        return Result("traceback", f"{told_how}: {type(error).__name__}: {error}")
+        return Result(name, "traceback", f"{told_how}: {type(error).__name__}: {error}", faults=1)
     if status == 0:
         if outcome(run) != outcome(whole):
-            return Result("changed", f"{told_how}: other numbers without a word")
-        return Result(f"{name}: the same numbers")
+            return Result(name, "changed", f"{told_how}: other numbers without a word", faults=1)
+        return Result(name, "same numbers", faults=1)
     if status == 2 and str(run) in told and told.splitlines()[-1].startswith("dbsurf: error: "):
-        return Result(f"{name}: refused in one line that names the file")
-    return Result("unclear", f"{told_how}: status {status}: {told[-1000:]}")
+        return Result(name, "refused in one line that names the file", faults=1)
+    return Result(name, "unclear", f"{told_how}: status {status}: {told[-1000:]}", faults=1)
+
+
+#: Runs that read a file of the data folder.
+READERS = ("vae", "supernet, sampled", "supernet, darts", "league")
 
 
 def on_data(draw: random.Random, place: Path, folder: Path) -> Result:
+    name, subject = draw.choice(READERS), "data folder"
+    whole, _ = reference(name, place)
     there = Path(shutil.copytree(data(place), folder / "data"))
     victim = draw.choice(sorted(there.glob("*.npz")))
     how = draw.choice(list(DAMAGES))
     victim.write_bytes(DAMAGES[how](draw, victim.read_bytes()))
-    told_how = f"data folder, {victim.name}: {how}"
+    told_how = f"{name}, {victim.name}: {how}"
     where = ["--data-dir", str(there)]
-    whole, _ = reference("vae", place)
     try:
         for line in (["data", "list"], ["data", "check"], ["vae", "--dataset", "unknown"]):
             answer([*line, *where])
-        words = command("vae", place, folder / "run")
+        words = command(name, place, folder / "run")
         words[words.index("--data-dir") + 1] = str(there)
         status, told = answer(words)
     except BaseException as error:
-        return Result("traceback", f"{told_how}: {type(error).__name__}: {error}")
-    if status == 0 and outcome(folder / "run") == outcome(whole):
-        return Result("data folder: the same numbers")
+        what = f"{told_how}: {type(error).__name__}: {error}"
+        return Result(subject, "traceback", what, faults=1)
+    if status == 0 and outcome(folder / "run") != outcome(whole):
+        return Result(subject, "changed", f"{told_how}: other numbers without a word", faults=1)
+    if status == 0:
+        return Result(subject, "same numbers", faults=1)
     if status == 2 and victim.name in told:
-        return Result("data folder: refused in one line that names the file")
-    return Result("unclear", f"{told_how}: status {status}: {told[-1000:]}")
+        return Result(subject, "refused in one line that names the file", faults=1)
+    return Result(subject, "unclear", f"{told_how}: status {status}: {told[-1000:]}", faults=1)

@@ -15,7 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from dbsurf_paper.commands.main import main
-from storm.results import Result, data, forked, outcome
+from storm.results import Result
+from storm.runs import data, forked, moved, outcome
 from sweep_runs import TINY
 
 LIMIT = 600.0
@@ -33,12 +34,12 @@ def outcomes(out: Path) -> dict[str, object]:
 
 def reference(place: Path) -> dict[str, object]:
     """The runs without any disturbance, made once."""
-    out = place / "reference"
+    out = place / "reference-sweep"
     if not out.exists():
-        made = place / "reference-unfinished"
-        _, status = os.waitpid(forked(lambda: main(words(place, made)), place / "log"), 0)
-        assert status == 0, (place / "log").read_text()
-        made.rename(out)
+        made, log = Path(tempfile.mkdtemp(dir=place, prefix="made-")), place / "reference-sweep.log"
+        _, status = os.waitpid(forked(lambda: main(words(place, made)), log), 0)
+        assert status == 0, log.read_text()
+        moved(made, out)
     return outcomes(out)
 
 
@@ -74,7 +75,7 @@ def trial(draw: random.Random, place: Path) -> Result:
             kill(sweep.pid, draw.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM]))
             kills += 1
             sweep.wait()
-    return finish(place, folder, wanted, kills, "on this machine")
+    return finish(place, folder, wanted, kills, "sweep on one machine")
 
 
 def finish(place: Path, folder: Path, wanted: dict[str, object], kills: int, where: str) -> Result:
@@ -82,12 +83,14 @@ def finish(place: Path, folder: Path, wanted: dict[str, object], kills: int, whe
     out, log = folder / "out", folder / "last"
     status = os.waitpid(forked(lambda: main(words(place, out)), log), 0)[1]
     told = log.read_text() + (folder / "log").read_text()
-    if status or "Traceback" in told:
-        return Result("failed", f"{where}: {kills} kills, then\n{told[-2000:]}", kills)
+    if status:
+        return Result(where, "lost", f"{kills} kills, then\n{told[-2000:]}", 0, kills)
+    if "Traceback" in told:
+        return Result(where, "failed", f"{kills} kills, then\n{told[-2000:]}", 0, kills)
     if outcomes(out) != wanted:
-        return Result("changed", f"{where}: {kills} kills changed {out}", kills)
+        return Result(where, "changed", f"{kills} kills changed {out}", 0, kills)
     shutil.rmtree(folder, ignore_errors=True)
-    return Result(f"{where}: same numbers", "", kills)
+    return Result(where, "same numbers", "", 0, kills)
 
 
 def on_dask(draw: random.Random, place: Path, folder: Path, wanted: dict[str, object]) -> Result:
@@ -127,12 +130,13 @@ def on_dask(draw: random.Random, place: Path, folder: Path, wanted: dict[str, ob
             allowed = {"scheduler": (0, 2), "worker 1": (0,), "sweep": (0, -9)}[victim]
             if status not in allowed:
                 told = (folder / "log").read_text()[-2000:]
-                return Result("failed", f"Dask: {victim} killed, status {status}\n{told}", kills)
+                what = f"{victim} killed, status {status}\n{told}"
+                return Result("sweep on Dask", "failed", what, 0, kills)
         finally:
             for process in started.values():
                 process.kill()
                 process.wait()
-    return finish(place, folder, wanted, kills, f"on Dask, {victim.rstrip(' 1')} killed")
+    return finish(place, folder, wanted, kills, "sweep on Dask")
 
 
 def is_worker(pid: int) -> bool:

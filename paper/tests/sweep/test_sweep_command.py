@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import threading
 import time
 from pathlib import Path
@@ -16,7 +17,7 @@ from dbsurf_paper.commands.main import main
 from dbsurf_paper.experiments.vae.training import Trainer
 from dbsurf_paper.runs.checkpoint import NEWEST, read_checkpoint
 from dbsurf_paper.runs.folder import exclusive, holder, write_summary
-from dbsurf_paper.runs.records import write_metrics
+from dbsurf_paper.runs.records import STEP, marked_step, marking, write_metrics
 from dbsurf_paper.sweep import carry_out, command
 from dbsurf_paper.sweep.board import Board
 from dbsurf_paper.sweep.display import Display, picture, span
@@ -192,7 +193,7 @@ def test_the_live_table_fits_the_terminal(tmp_path):
         with Display(board, console) as display:
             display.show()
     console = Console(file=io.StringIO(), width=100)
-    console.print(picture(board, 12))
+    console.print(picture(board, 12, 100))
     lines = console.file.getvalue().splitlines()
     assert len(lines) == 11
     assert lines[0].split() == ["run", "state", "step", "-ELBO", "left"]
@@ -200,13 +201,38 @@ def test_the_live_table_fits_the_terminal(tmp_path):
     assert runs[300].label in working
     assert "250000/1000000" in working
     assert "123.46" in working
-    assert any("elsewhere" in line for line in lines)
+    assert any("–" in line for line in lines if "elsewhere" in line)  # no number yet
     assert any("failed" in line for line in lines)
     assert lines[-1].startswith("360 runs: 7 done, 1 running, 1 elsewhere, 1 failed, 350 waiting; ")
     assert board.entries[runs[300].name].left() is not None
     assert not board.busy()
     board.stopped()
     assert board.count("running") == 0
+
+
+def test_the_live_table_is_whole_at_80_columns_and_steps_move_between_evaluations(tmp_path):
+    long = ["estimator_options=alpha=preserve,debias=true", "dataset=fashion-mnist", "seed=0,1"]
+    runs = plan("vae", "laptop", long, tmp_path)
+    board = Board(runs, "mark")
+    runs[0].folder.mkdir(parents=True)
+    with exclusive(runs[0].lock, "mark"), marking(runs[0].folder, 0) as mark:
+        write_metrics(runs[0].folder, [{"step": 0, "train_negative_elbo": 543.21}])
+        board.look()
+        os.utime(runs[0].folder / STEP, (time.time() + 1, time.time() + 1))
+        for step in (10, 437):
+            mark(step)
+            os.utime(runs[0].folder / STEP, (time.time() + step, time.time() + step))
+            board.look()
+            assert board.entries[runs[0].name].step == step
+        assert board.entries[runs[0].name].left() is not None
+        console = Console(file=io.StringIO(), width=80)
+        console.print(picture(board, 12, 80))
+    lines = console.file.getvalue().splitlines()
+    working, waiting = (line for line in lines if "/10000" in line)
+    assert working.split()[-4:-1] == ["running", "437/10000", "543.21"]
+    assert waiting.split()[-3:] == ["waiting", "0/10000", "–"]
+    assert max(map(len, lines)) <= 80
+    assert marked_step(runs[0].folder) is None
 
 
 def test_spans():

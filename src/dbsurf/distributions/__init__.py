@@ -26,6 +26,7 @@ from dbsurf.distributions.markov_chain import MarkovChain
 from dbsurf.distributions.plackett_luce import PlackettLuce
 from dbsurf.distributions.spanning_tree import SpanningTree, complete_graph
 from dbsurf.distributions.structured import Structure, StructuredDistribution
+from dbsurf.distributions.vectors import Vectors
 
 __all__ = [
     "Bits",
@@ -44,6 +45,7 @@ __all__ = [
     "SpanningTree",
     "Structure",
     "StructuredDistribution",
+    "Vectors",
     "complete_graph",
     "coordinates",
     "register_distribution",

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -36,6 +36,13 @@ class Draws(Protocol):
     def categorical(self, probs: Tensor, n: int, generator: torch.Generator | None) -> Tensor: ...
 
     def debias_factor(self, probs: Tensor, n: int) -> Tensor: ...
+
+
+@runtime_checkable
+class DrawsUniforms(Protocol):
+    """A sampler that puts dependent uniforms through the inverse cdf."""
+
+    def uniforms(self, like: Tensor, n: int, generator: torch.Generator | None) -> Tensor: ...
 
 
 class Combination(NamedTuple):
@@ -170,6 +177,14 @@ class Coordinates(ABC):
         if not isinstance(samples, Tensor):
             raise ValueError(f"samples must be one tensor, got {type(samples).__name__}")
         return [samples]
+
+    def pack(self, each: Sequence[Any]) -> Any:
+        """What `unpack` takes apart: one object for each part, as the samples have them."""
+        return each[0]
+
+    def shares(self, each: Sequence[Any]) -> Any:
+        """A factor or an offset for each part, as a `Combination` has them."""
+        return each[0]
 
 
 class ByLogits(Coordinates):

@@ -203,22 +203,54 @@ def _negative_binomial_log_mass(k: Tensor, count: Tensor, p: Tensor, q: Tensor) 
 
 @dataclass(frozen=True)
 class _TorchLaw:
-    """Parameters of a distribution, and from them the log-mass, the mean and the variance."""
+    r"""What is computed from the parameters of a distribution.
+
+    Attributes:
+        parameters: the parameters.
+        log_mass: the logarithm of the mass at integers.
+        moments: the mean and the variance.
+        bend: $V''$, where the variance is $V(\mu) = \mu + V''\mu^2/2$ of the mean.
+        slope: the derivative of the mean by the logits, or the rate.
+        finite: whether the support is.
+    """
 
     parameters: Callable[[Any], tuple[Tensor, ...]]
     log_mass: Callable[..., Tensor]
     moments: Callable[..., tuple[Tensor, Tensor]]
+    bend: Callable[..., Tensor]
+    slope: Callable[..., Tensor]
     finite: bool = False
 
 
 TORCH_LAWS: dict[type[Distribution], _TorchLaw] = {
     Binomial: _TorchLaw(
-        _counted, _binomial_log_mass, lambda n, p, q: (n * p, n * p * q), finite=True
+        _counted,
+        _binomial_log_mass,
+        moments=lambda n, p, q: (n * p, n * p * q),
+        bend=lambda n, p, q: -2 / n.clamp(min=1),
+        slope=lambda n, p, q: n * p * q,
+        finite=True,
     ),
-    Poisson: _TorchLaw(lambda dist: (dist.rate,), _poisson_log_mass, lambda rate: (rate, rate)),
-    Geometric: _TorchLaw(_odds, _geometric_log_mass, lambda p, q: (q / p, q / p.square())),
+    Poisson: _TorchLaw(
+        lambda dist: (dist.rate,),
+        _poisson_log_mass,
+        moments=lambda rate: (rate, rate),
+        bend=torch.zeros_like,
+        slope=torch.ones_like,
+    ),
+    Geometric: _TorchLaw(
+        _odds,
+        _geometric_log_mass,
+        moments=lambda p, q: (q / p, q / p.square()),
+        bend=lambda p, q: torch.full_like(p, 2.0),
+        slope=lambda p, q: -q / p,
+    ),
     NegativeBinomial: _TorchLaw(
-        _counted, _negative_binomial_log_mass, lambda n, p, q: (n * p / q, n * p / q.square())
+        _counted,
+        _negative_binomial_log_mass,
+        moments=lambda n, p, q: (n * p / q, n * p / q.square()),
+        bend=lambda n, p, q: torch.where(n > 0, 2 / torch.where(n > 0, n, 1), 0),
+        slope=lambda n, p, q: n * p / q,
     ),
 }
 
@@ -242,6 +274,12 @@ class TorchCounts(IntegerLaw):
                     f"the parameters of {self._dist} must be finite and in their range, got a "
                     f"mean from {mean.min().item():g} to {mean.max().item():g}"
                 )
+
+    def standard(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The mean, the standard deviation, and bend and slope of the mean, see `_TorchLaw`."""
+        given, law = self._parameters, self._law
+        mean, variance = law.moments(*given)
+        return mean, variance.sqrt(), law.bend(*given), law.slope(*given)
 
     def _masses(self, start: int, stop: int, parameters: list[Tensor]) -> Tensor:
         k = torch.arange(start, stop, dtype=parameters[0].dtype, device=self.device)
@@ -320,8 +358,39 @@ class TorchLattice(ByLogProb, Lattice):
     def __init__(self, base: Any, dist: Distribution) -> None:
         law = next(law for kind, law in TORCH_LAWS.items() if isinstance(base, kind))
         shapes = (dist.batch_shape, dist.event_shape)
-        Lattice.__init__(self, type(base).__name__, shapes, TorchCounts(base, law))
-        self.dist = dist
+        self._counts = TorchCounts(base, law)
+        Lattice.__init__(self, type(base).__name__, shapes, self._counts)
+        self.dist, self._base = dist, base
+
+    @property
+    def parameter(self) -> Tensor:
+        """The logits, or the rate of a Poisson law."""
+        found: Tensor = self._base.logits  # (computed by torch where probabilities were given)
+        return found
+
+    def standard(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """What standardises x and the derivative of its mean, see `TorchCounts.standard`."""
+        return self._counts.standard()
+
+    def gradient(self, combination: Combination, samples: Tensor) -> Tensor:
+        found = self.weighted(combination._replace(offset=None), samples)
+        return found if combination.offset is None else found + combination.offset.to(found.dtype)
+
+    def targets(self, combination: Combination, samples: Tensor) -> list[tuple[Tensor, Tensor]]:
+        found = self.weighted_targets(combination._replace(offset=None), samples)
+        if combination.offset is not None:
+            parameter = self.parameter
+            found.append((parameter, combination.offset.to(parameter.dtype)))
+        return found
+
+    def weighted(self, combination: Combination, samples: Tensor) -> Tensor:
+        """The weighted sum of scores, with respect to the parameter."""
+        return ByLogProb.gradient(self, combination, samples)
+
+    def weighted_targets(
+        self, combination: Combination, samples: Tensor
+    ) -> list[tuple[Tensor, Tensor]]:
+        return ByLogProb.targets(self, combination, samples)
 
 
 class PoissonLattice(TorchLattice):
@@ -331,7 +400,11 @@ class PoissonLattice(TorchLattice):
         super().__init__(base, dist)
         self._rate: Tensor = base.rate
 
-    def gradient(self, combination: Combination, samples: Tensor) -> Tensor:
+    @property
+    def parameter(self) -> Tensor:
+        return self._rate
+
+    def weighted(self, combination: Combination, samples: Tensor) -> Tensor:
         rate = at_least_float32(self._rate.detach())
         weights = combination.only_weights(self.name).to(rate.dtype)
         weights = weights.reshape(weights.shape + (1,) * (samples.ndim - weights.ndim))
@@ -339,8 +412,10 @@ class PoissonLattice(TorchLattice):
         score = torch.where(rate > 0, total / torch.where(rate > 0, rate, 1), 0) - weights.sum(0)
         return score.to(self._rate.dtype)
 
-    def targets(self, combination: Combination, samples: Tensor) -> list[tuple[Tensor, Tensor]]:
-        return [(self._rate, self.gradient(combination, samples))]
+    def weighted_targets(
+        self, combination: Combination, samples: Tensor
+    ) -> list[tuple[Tensor, Tensor]]:
+        return [(self._rate, self.weighted(combination, samples))]
 
 
 register_distribution(Poisson)(PoissonLattice)

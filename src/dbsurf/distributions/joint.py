@@ -50,7 +50,7 @@ class Joint(Coordinates):
     def parts(self) -> Sequence[Coordinates]:
         return self._parts
 
-    def _pack(self, each: Sequence[Any]) -> Any:
+    def pack(self, each: Sequence[Any]) -> Any:
         return tuple(each) if self._names is None else dict(zip(self._names, each, strict=True))
 
     def unpack(self, samples: Any) -> list[Tensor]:
@@ -71,6 +71,9 @@ class Joint(Coordinates):
             )
         return list(samples)
 
+    def shares(self, each: Sequence[Any]) -> list[Any]:
+        return list(each)
+
     def check(self) -> None:
         for part in self.parts:
             part.check()
@@ -80,7 +83,7 @@ class Joint(Coordinates):
             part.group_tails(tail)
 
     def draw(self, sampler: Draws, n: int, generator: torch.Generator | None) -> Any:
-        return self._pack([part.draw(sampler, n, generator) for part in self.parts])
+        return self.pack([part.draw(sampler, n, generator) for part in self.parts])
 
     def debias_factor(self, sampler: Draws, n: int) -> Any:
         return [part.debias_factor(sampler, n) for part in self.parts]
@@ -105,11 +108,11 @@ class Joint(Coordinates):
             samples.append(values[chosen])
             mass = mass * part_mass[chosen]
             place *= count
-        return self._pack(samples), mass
+        return self.pack(samples), mass
 
     def gradient(self, combination: Combination, samples: Any) -> Any:
         each = zip(self.parts, self._split(combination), self.unpack(samples), strict=True)
-        return self._pack([part.gradient(share, x) for part, share, x in each])
+        return self.pack([part.gradient(share, x) for part, share, x in each])
 
     def targets(self, combination: Combination, samples: Any) -> list[tuple[Tensor, Tensor]]:
         each = zip(self.parts, self._split(combination), self.unpack(samples), strict=True)

@@ -13,11 +13,13 @@ from torch.distributions import constraints
 
 from dbsurf.distributions.structured import (
     StructuredDistribution,
+    Uniforms,
     check_below_infinity,
     check_integer,
     check_logits,
     finite,
     invert,
+    invert_at,
 )
 
 BISECTIONS = 24  # the tilt's error is then far below what could make a probability underflow
@@ -234,6 +236,29 @@ class KSubset(StructuredDistribution):
             count = split(count, level.flatten(0, -3) if level.ndim > 2 else level[None], generator)
         items = count[:, : self.event_shape[0]].to(self.logits.dtype)
         return items.reshape(n, *self.batch_shape, *self.event_shape)
+
+    def draw_group(self, n: int, uniforms: Uniforms) -> Tensor:
+        # Item by item in a random order: that leaves less discrepancy than splitting blocks.
+        bits, d = self._tilted(self.logits), self.event_shape[0]
+        order = uniforms(bits.one.new_empty(d))[0].argsort()
+        one, zero = bits.one[..., order], bits.zero[..., order]  # (*batch, d)
+        counts = [F.pad(one.new_ones(*self.batch_shape, 1), (0, self.k))]  # no item: no ones
+        for i in reversed(range(d)):  # the number of ones among items i and later, up to k
+            more = F.pad(counts[-1][..., :-1], (1, 0))
+            counts.append(zero[..., i : i + 1] * counts[-1] + one[..., i : i + 1] * more)
+        counts.reverse()
+        left = torch.full((n, *self.batch_shape), self.k, device=self.device)
+        if self.at_most:
+            left = invert_at(self._weights(counts[0], bits), uniforms(one[..., 0]))
+        taken = []
+        for i in range(d):
+            # P(i | r are left) for r = 0 to k; 0 / 0 where there cannot be r.
+            chance = one[..., i : i + 1] * F.pad(counts[i + 1][..., :-1], (1, 0)) / counts[i]
+            chance = chance.nan_to_num(0.0).expand(n, *self.batch_shape, self.k + 1)
+            now = uniforms(one[..., 0]) < chance.gather(-1, left.unsqueeze(-1))[..., 0]
+            left = left - now.long()
+            taken.append(now)
+        return torch.stack(taken, -1)[..., order.argsort()].to(self.logits.dtype)
 
 
 def split(count: Tensor, level: Tensor, generator: torch.Generator | None) -> Tensor:

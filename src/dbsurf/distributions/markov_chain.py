@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -12,11 +13,13 @@ from dbsurf.distributions.base import at_least_float32
 from dbsurf.distributions.structured import (
     LOWEST,
     StructuredDistribution,
+    Uniforms,
     check_below_infinity,
     check_logits,
     check_mask,
     finite,
     gumbel,
+    invert_at,
 )
 
 
@@ -310,12 +313,32 @@ class MarkovChain(StructuredDistribution):
     def _draw(self, n: int, generator: torch.Generator | None) -> Tensor:
         transition = self._moves()
         forward, _ = self._filter(finite(self._emission()), transition)
-        # (*batch, S after, S before): the logits of what comes before a state are a row.
-        moves = transition.transpose(-1, -2).unbind(-3)
         table = torch.stack(forward).unsqueeze(1)  # (T, 1, *batch, S)
         shape = (self.steps, n, *table.shape[2:])
         noisy = gumbel(shape, table, generator).add_(table).unbind(0)
-        state = noisy[-1].argmax(-1, keepdim=True)  # (n, *batch, 1)
+        return self._backward(n, transition, lambda t, move: (noisy[t] + move).argmax(-1))
+
+    def draw_group(self, n: int, uniforms: Uniforms) -> Tensor:
+        transition = self._moves()
+        forward, _ = self._filter(finite(self._emission()), transition)
+
+        def pick(t: int, move: Tensor | float) -> Tensor:
+            weights = (forward[t] + move).softmax(-1)
+            return invert_at(weights, uniforms(forward[t][..., 0]))
+
+        return self._backward(n, transition, pick)
+
+    def _backward(
+        self, n: int, transition: Tensor, pick: Callable[[int, Tensor | float], Tensor]
+    ) -> Tensor:
+        """n sequences from the last step to the first.
+
+        ``pick(t, move)`` draws the states ``(n, *batch)`` of step t; move are logits of the way
+        from each state to what comes after it, ``(n, *batch, S)``, and 0 for the last step.
+        """
+        # (*batch, S after, S before): the logits of what comes before a state are a row.
+        moves = transition.transpose(-1, -2).unbind(-3)
+        state = pick(self.steps - 1, 0.0).unsqueeze(-1)  # (n, *batch, 1)
         path = [state]
         for t in reversed(range(self.steps - 1)):
             rows = moves[t].expand(n, *moves[t].shape)
@@ -323,7 +346,7 @@ class MarkovChain(StructuredDistribution):
             move = rows.gather(-2, index).squeeze(-2)  # (n, *batch, S)
             if self.mask is not None:
                 move = torch.where(self.mask[..., t + 1, None], move, 0.0)
-            state = (noisy[t] + move).argmax(-1, keepdim=True)
+            state = pick(t, move).unsqueeze(-1)
             path.append(state)
         states = torch.cat(path[::-1], -1)  # (n, *batch, T)
         return states if self.mask is None else torch.where(self.mask, states, 0)

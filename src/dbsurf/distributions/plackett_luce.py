@@ -12,11 +12,13 @@ from torch.distributions import constraints
 from dbsurf.distributions.structured import (
     LOWEST,
     Structure,
+    Uniforms,
     check_integer,
     check_logits,
     check_mask,
     finite,
     gumbel,
+    gumbel_of,
 )
 
 MOST_ITEMS = 14  # the entropy is a sum over all subsets of the items
@@ -232,7 +234,14 @@ class PlackettLuce(Structure):
 
     def _draw(self, n: int, generator: torch.Generator | None) -> Tensor:
         scores = self._scores()
-        noisy = scores + gumbel((n, *scores.shape), scores, generator)
+        return self._largest(scores + gumbel((n, *scores.shape), scores, generator))
+
+    def draw_group(self, n: int, uniforms: Uniforms) -> Tensor:
+        scores = self._scores()
+        return self._largest(scores + gumbel_of(uniforms(scores)))
+
+    def _largest(self, noisy: Tensor) -> Tensor:
+        """The ranking of noisy scores."""
         if self.mask is None and self.k < self.items:
             return noisy.topk(self.k, -1).indices
         return self._best(noisy)

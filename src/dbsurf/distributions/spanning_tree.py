@@ -14,11 +14,13 @@ from torch.distributions import constraints
 from dbsurf.distributions.structured import (
     LOWEST,
     StructuredDistribution,
+    Uniforms,
     check_below_infinity,
     check_integer,
     check_logits,
     choose,
     finite,
+    invert_at,
     log_add,
 )
 
@@ -274,6 +276,16 @@ class SpanningTree(StructuredDistribution):
             return uniform < logit.sigmoid()
 
         return self._rebuild(stages, n, _Decide(yes, lambda logits: choose(logits, generator)))
+
+    def draw_group(self, n: int, uniforms: Uniforms) -> Tensor:
+        stages = self._eliminate(self.logits, log_add)
+
+        def which(logits: Tensor) -> Tensor:
+            return invert_at(logits.softmax(-1), uniforms(logits[0, ..., 0]))
+
+        return self._rebuild(
+            stages, n, _Decide(lambda logit: uniforms(logit[0]) < logit.sigmoid(), which)
+        )
 
 
 def complete_graph(vertices: int, *, directed: bool = False) -> Tensor:

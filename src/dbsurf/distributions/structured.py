@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from numbers import Integral
 from typing import Any, TypeVar
 
@@ -24,6 +25,8 @@ LOWEST = -1e30  # stands for a logit of -inf: exp of it is 0, and derivatives ar
 MOST_STATES = 2**20  # the largest support that is enumerated
 
 Law = TypeVar("Law", bound="Structure")
+# n dependent uniforms on [0, 1) for every entry of a tensor, (n, *its shape).
+Uniforms = Callable[[Tensor], Tensor]
 
 
 class Structure(Distribution):
@@ -89,6 +92,22 @@ class Structure(Distribution):
     @abstractmethod
     def _draw(self, n: int, generator: torch.Generator | None) -> Tensor:
         """n independent samples ``(n, *batch, *event)``."""
+
+    def draw_group(self, n: int, uniforms: Uniforms) -> Tensor:
+        """n dependent samples ``(n, *batch, *event)``, from dependent uniforms for every decision.
+
+        Decisions are made one after another, each by its n uniforms. Each sample alone follows the
+        law exactly if each of the uniforms does and those of different decisions are independent.
+
+        Args:
+            n: number of samples.
+            uniforms: returns n uniforms ``(n, *shape)`` for a tensor, as those of a
+                `dbsurf.samplers.UniformSampler`.
+        """
+        raise ValueError(
+            "dist must be KSubset, MarkovChain, SpanningTree or PlackettLuce for samples that "
+            f"depend on each other, got {type(self).__name__}, whose sampler draws independent ones"
+        )
 
     @abstractmethod
     def support_size(self) -> float:
@@ -283,18 +302,27 @@ def choose(logits: Tensor, generator: torch.Generator | None) -> Tensor:
 
 def gumbel(shape: Any, like: Tensor, generator: torch.Generator | None) -> Tensor:
     """Gumbel noise: the position of the largest of logits plus noise is a softmax draw."""
-    uniform = torch.rand(shape, dtype=like.dtype, device=like.device, generator=generator)
-    uniform.clamp_(min=torch.finfo(like.dtype).eps / 4)  # half of the smallest one above 0
+    return gumbel_of(torch.rand(shape, dtype=like.dtype, device=like.device, generator=generator))
+
+
+def gumbel_of(uniform: Tensor) -> Tensor:
+    """Gumbel noise from uniforms, in their memory."""
+    uniform.clamp_(min=torch.finfo(uniform.dtype).eps / 4)  # half of the smallest one above 0
     return uniform.log_().neg_().log_().neg_()
 
 
 def invert(weights: Tensor, generator: torch.Generator | None) -> Tensor:
     """Draw positions along the last axis, with probabilities proportional to ``weights``."""
-    cumulative = weights.cumsum(-1)
     uniform = torch.rand(
         weights.shape[:-1], dtype=weights.dtype, device=weights.device, generator=generator
     )
-    target = uniform.clamp_(max=1 - torch.finfo(weights.dtype).eps) * cumulative[..., -1]
+    return invert_at(weights, uniform)
+
+
+def invert_at(weights: Tensor, uniform: Tensor) -> Tensor:
+    """The positions along the last axis to which uniforms lead."""
+    cumulative = weights.cumsum(-1)
+    target = uniform.clamp(max=1 - torch.finfo(weights.dtype).eps) * cumulative[..., -1]
     # A weight of 0 is never chosen: the target is below the total, and equal entries are skipped.
     return (cumulative <= target.unsqueeze(-1)).sum(-1)
 

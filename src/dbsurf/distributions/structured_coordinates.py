@@ -12,6 +12,7 @@ from dbsurf.distributions.base import (
     Combination,
     Coordinates,
     Draws,
+    DrawsUniforms,
     at_least_float32,
     register_distribution,
 )
@@ -40,9 +41,12 @@ class Structured(ByLogProb):
         return self.base.batch_shape[len(self.batch_shape) :]
 
     def draw(self, sampler: Draws, n: int, generator: torch.Generator | None) -> Tensor:
-        if not sampler.independent:
+        if sampler.independent:
+            return self.base.draw((n,), generator=generator)
+        if not isinstance(sampler, DrawsUniforms):
             raise self.no_table()
-        return self.base.draw((n,), generator=generator)
+        uniforms = sampler.uniforms
+        return self.base.draw_group(n, lambda like: uniforms(like, n, generator))
 
     def contains(self, samples: Any) -> bool:
         support = self.base.support

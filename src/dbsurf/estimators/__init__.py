@@ -3,6 +3,7 @@
 from dbsurf.distributions import Combination
 from dbsurf.estimators.arm import ARM
 from dbsurf.estimators.arms import ARMS
+from dbsurf.estimators.bitflip import BitFlip
 from dbsurf.estimators.cross_fitted import CrossFitted
 from dbsurf.estimators.dbsurf import DBsurf
 from dbsurf.estimators.disarm import DisARM
@@ -24,6 +25,7 @@ from dbsurf.estimators.spotcheck import SpotCheck
 from dbsurf.estimators.stick_breaking import StickBreaking
 from dbsurf.estimators.straight_through import ReinMax, StraightThrough
 from dbsurf.estimators.structured_cv import StructuredCV
+from dbsurf.estimators.ugc import UGC
 from dbsurf.estimators.unordered_set import UnorderedSet
 from dbsurf.estimators.vimco import VIMCO
 from dbsurf.gradient.declaration import (
@@ -61,10 +63,12 @@ __all__ = [
     "RELAX",
     "RELAXABLE",
     "RODEO",
+    "UGC",
     "VECTORS",
     "VIMCO",
     "WITH_LOGITS",
     "Accepts",
+    "BitFlip",
     "Combination",
     "CrossFitted",
     "DBsurf",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from torch import Tensor
+
 from dbsurf.distributions import Combination, Coordinates
 from dbsurf.estimators.leave_one_out import loorf_weights
 from dbsurf.gradient.declaration import BITS, GREY, Variant
@@ -48,7 +50,13 @@ class DisARM(Estimator[Coordinates]):
         super().__init__(n, Antithetic(), validate=validate)
 
     def combine(self, draw: Draw[Coordinates]) -> Combination:
-        pairs = draw.f_values.unflatten(0, (-1, 2))  # (n/2, 2, *batch)
-        weights = loorf_weights(pairs.transpose(0, 1)) / pairs.shape[0]  # (2, n/2, *batch)
         factor = draw.law.debias_factor(self.sampler, 2)
-        return Combination(weights.transpose(0, 1).flatten(0, 1), factor, centred=True)
+        return Combination(pair_weights(draw.f_values), factor, centred=True)
+
+
+def pair_weights(f_values: Tensor) -> Tensor:
+    """The mean over pairs of LOORF inside each pair, as weights of the n samples."""
+    pairs = f_values.unflatten(0, (-1, 2))  # (n/2, 2, *batch)
+    weights = loorf_weights(pairs.transpose(0, 1)) / pairs.shape[0]  # (2, n/2, *batch)
+    joined: Tensor = weights.transpose(0, 1).flatten(0, 1)
+    return joined

@@ -101,11 +101,10 @@ class LeaveOneOut(Estimator[Coordinates]):
             else:
                 factors.append(law.debias_factor(self.sampler, f_values.shape[0]))
                 offsets.append(None)
-        if len(factors) > 1:
-            return Combination(loorf_weights(f_values), factors, offsets, centred=True)
-        if offsets[0] is not None:
-            return Combination(None, offset=offsets[0])
-        return Combination(loorf_weights(f_values), factors[0], centred=True)
+        factor, offset = draw.law.shares(factors), draw.law.shares(offsets)
+        if all(one is not None for one in offsets):
+            return Combination(None, offset=offset)
+        return Combination(loorf_weights(f_values), factor, offset, centred=True)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, debias={self.debias}"

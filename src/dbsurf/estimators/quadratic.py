@@ -8,20 +8,20 @@ import torch
 from torch import Tensor
 
 from dbsurf import checks
-from dbsurf.distributions import Bits, ByLogits, Combination, OneHot
+from dbsurf.distributions import Combination, Coordinates, Vectors
 from dbsurf.estimators.leave_one_out import loorf_weights
-from dbsurf.estimators.quadratic_form import BitPairs, Coefficients, Network, OneHotPairs
+from dbsurf.estimators.quadratic_form import Coefficients, Network, Pairs, pairs_of
 from dbsurf.gradient.context import (
     check_declared,
     check_first_call,
     check_sizes,
     features_of,
 )
-from dbsurf.gradient.declaration import CATEGORICAL, RELAXABLE, GradF, Variant
+from dbsurf.gradient.declaration import COUNTED_PARTS, RELAXABLE_PARTS, GradF, Variant
 from dbsurf.gradient.estimator import Estimator
 from dbsurf.gradient.fitting import RunningCovariance, ratio
 from dbsurf.gradient.function import Evaluator
-from dbsurf.gradient.pipeline import Draw, Drawn, no_gradient
+from dbsurf.gradient.pipeline import Draw, no_gradient
 from dbsurf.gradient.registry import register
 from dbsurf.samplers.iid import IID
 from dbsurf.samplers.min_discrepancy import MinDiscrepancy
@@ -34,6 +34,8 @@ class Prepared(NamedTuple):
     """What is fixed before the samples are looked at.
 
     Attributes:
+        vectors: the law as one vector for each batch element.
+        own: what its coordinates have with themselves.
         network: what the coefficients are computed by.
         coefficients: of the learned part of h.
         scale: standard deviation of f within a batch element.
@@ -45,6 +47,8 @@ class Prepared(NamedTuple):
         carried: b times that: what it adds to v, ``(batch, d)``.
     """
 
+    vectors: Vectors
+    own: Pairs
     network: Network
     coefficients: Coefficients
     scale: Tensor
@@ -78,7 +82,7 @@ class Form(NamedTuple):
 
 
 @register
-class QuadraticCV(Estimator[ByLogits]):
+class QuadraticCV(Estimator[Coordinates]):
     r"""Leave-one-out of $f - a h$ over minimum-discrepancy samples, plus the mean of $a h$.
 
     $$h(x) = v\cdot\tilde x + \tfrac12 \sum_r s_r \Bigl[(u_r\cdot\tilde x)^2
@@ -93,7 +97,9 @@ class QuadraticCV(Estimator[ByLogits]):
 
     Bias: none. Evaluations of f: n + 1, or n without the one at the mean. Needs the gradient of f
     at the mean; there are two forms that do without. n >= 2. Bernoulli, and one-hot categorical
-    laws (there over independent samples); ``"values"`` takes categorical laws in every form.
+    laws (there over independent samples); ``"values"`` takes categorical laws in every form, and
+    torch's integer laws, for which a coordinate is its linear and its quadratic orthogonal
+    polynomial. A tuple or dict of such laws is one vector for h, so that pairs across them count.
 
     Args:
         n: number of samples.
@@ -102,8 +108,9 @@ class QuadraticCV(Estimator[ByLogits]):
             samples. ``"values"``: the values of f alone, for a black box.
         rank: number of directions $u_r$.
         lr: learning rate of v, s and u.
-        size: number of coordinates (times classes, for categories), to build the state at once
-            instead of at the first call.
+        size: number of coordinates (times classes, for categories; times two, for integers; the
+            sum over the parts of a tuple or dict), to build the state at once instead of at the
+            first call.
         context: number of features of the context, with ``size``.
         validate: check probabilities and f-values; turn off to save a wait for the device.
 
@@ -142,7 +149,7 @@ class QuadraticCV(Estimator[ByLogits]):
             "#80CBC4",
             "-.",
             options={"uses": "values"},
-            choose="for a black box, category numbers included",
+            choose="for a black box, category numbers and integers included",
         ),
     )
 
@@ -157,14 +164,14 @@ class QuadraticCV(Estimator[ByLogits]):
         context: int = 0,
         validate: bool = True,
     ) -> None:
-        super().__init__(n, MinDiscrepancy(), smallest=2, validate=validate)
+        super().__init__(n, SpreadBits(), smallest=2, validate=validate)
         checks.sample_count(rank, owner="the rank of QuadraticCV")
         checks.positive(lr, "lr")
         checks.choice(uses, "uses", list(USES))
         check_declared(size, context)
         self.uses, self.rank, self.lr = uses, rank, lr
         self.grad_f = USES[uses]
-        self.accepts = CATEGORICAL if uses == "values" else RELAXABLE
+        self.accepts = COUNTED_PARTS if uses == "values" else RELAXABLE_PARTS
         self.needs_call = uses == "mean"
         # of f, of the learned part of h, and of what the gradient at the mean says of f
         self.within = RunningCovariance(3)
@@ -176,13 +183,11 @@ class QuadraticCV(Estimator[ByLogits]):
     def evaluations(self) -> int:
         return self.n + 1 if self.uses == "mean" else self.n
 
-    def draw_samples(self, law: ByLogits, generator: torch.Generator | None) -> Drawn:
-        return Drawn(law.draw(self.sampler if law.binary else IID(), self.n, generator))
-
     # --- before the samples ---------------------------------------------------------------------
 
-    def prepare(self, law: ByLogits, context: Tensor | None, f: Evaluator) -> Prepared:
-        probs = _flat(law.probs, law)  # (batch, d)
+    def prepare(self, law: Coordinates, context: Tensor | None, f: Evaluator) -> Prepared:
+        vectors = Vectors(law)
+        probs = vectors.probs  # (batch, d)
         size, count = probs.shape[-1], features_of(context, law)
         network = self.network or self._build(size, count, probs)
         check_sizes(network.sizes, size, count)
@@ -192,17 +197,18 @@ class QuadraticCV(Estimator[ByLogits]):
         curvature = network.bend().to(probs.dtype) + scale * coefficients.curvature
         at_mean = torch.zeros_like(probs)
         if self.uses == "mean":
-            gradient = self._gradient_at_mean(law, f)
+            gradient = self._gradient_at_mean(vectors, f)
             # Samples are 0 or 1: the slope that counts is the one in the middle between them.
             at_mean = gradient - curvature * (probs - 0.5)
-        carried = pull * at_mean
-        return Prepared(network, coefficients, scale, curvature, trust, pull, at_mean, carried)
+        own, carried = pairs_of(vectors), pull * at_mean
+        learned = (network, coefficients, scale, curvature, trust, pull)
+        return Prepared(vectors, own, *learned, at_mean, carried)
 
-    def _gradient_at_mean(self, law: ByLogits, f: Evaluator) -> Tensor:
-        _, gradient = f.with_gradient(law.probs.to(law.dtype).unsqueeze(0))
+    def _gradient_at_mean(self, vectors: Vectors, f: Evaluator) -> Tensor:
+        _, gradient = f.with_gradient(vectors.as_samples(vectors.probs.unsqueeze(0)))
         if gradient is None:
             raise ValueError(f'{no_gradient(self)}; use QuadraticCV(n, uses="values")')
-        return _flat(gradient[0].to(law.probs.dtype), law)
+        return vectors.of_slopes(gradient)[0]
 
     def _regressions(self, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
         """The standard deviation of f, a and b, over the last calls."""
@@ -214,24 +220,25 @@ class QuadraticCV(Estimator[ByLogits]):
 
     # --- the estimate ---------------------------------------------------------------------------
 
-    def combine(self, draw: Draw[ByLogits]) -> Combination:
-        law, prepared = draw.law, draw.prepared
-        n, probs = draw.f_values.shape[0], law.probs
+    def combine(self, draw: Draw[Coordinates]) -> Combination:
+        law, prepared, vectors = draw.law, draw.prepared, draw.prepared.vectors
+        n, probs = draw.f_values.shape[0], vectors.probs
         form = self._form(draw)
         rest = draw.f_values.to(probs.dtype) - prepared.trust * form.h.reshape(draw.f_values.shape)
-        factor = law.debias_factor(self.sampler, n) if law.binary else None
+        factors = [
+            part.debias_factor(self.sampler, n) if part.binary else None for part in law.parts
+        ]
         slope = prepared.scale * prepared.coefficients.linear + prepared.carried  # v, in units of f
-        flat = _flat(probs, law)
-        mean = prepared.trust * _pairs_of(law).weigh(slope, flat, flat)  # a Cov(x) v
-        return Combination(loorf_weights(rest), factor, mean.reshape(probs.shape), True, memo=form)
+        mean = prepared.trust * prepared.own.weigh(slope, probs, probs)  # a Cov(x) v
+        factor, offset = law.shares(factors), vectors.offsets(mean)
+        return Combination(loorf_weights(rest), factor, offset, True, memo=form)
 
-    def _form(self, draw: Draw[ByLogits]) -> Form:
-        law, prepared = draw.law, draw.prepared
-        probs = _flat(law.probs, law)
-        samples = _flat(_as_vectors(draw.samples, law).to(probs.dtype), law, 1)
+    def _form(self, draw: Draw[Coordinates]) -> Form:
+        prepared = draw.prepared
+        probs, samples = prepared.vectors.probs, prepared.vectors.of_samples(draw.samples)
         centred, u = samples - probs, prepared.network.directions.to(probs.dtype)
         along = centred @ u
-        pairs = 0.5 * (along.square() - _pairs_of(law).own(centred, u))
+        pairs = 0.5 * (along.square() - prepared.own.own(centred, u))
         v, s = prepared.coefficients[:2]
         learned = prepared.scale * ((centred * v).sum(-1) + (pairs * s).sum(-1))
         line = (centred * prepared.at_mean).sum(-1)
@@ -239,26 +246,26 @@ class QuadraticCV(Estimator[ByLogits]):
 
     # --- after the estimate ---------------------------------------------------------------------
 
-    def learn(self, draw: Draw[ByLogits], combination: Combination) -> None:
+    def learn(self, draw: Draw[Coordinates], combination: Combination) -> None:
         form, prepared = combination.memo, draw.prepared
         f_values = draw.f_values.to(form.h.dtype).reshape(form.h.shape)
         scale = prepared.scale
         if scale > 0:
             self._fit(draw, form, (f_values - form.h) / scale)
         if draw.has_grad_f:
-            grad_f = _flat(draw.grad_f.to(form.h.dtype), draw.law, 1)
+            grad_f = prepared.vectors.of_slopes(draw.grad_f)
             # (Of the samples, not of x - p: where all are equal this is 0 and no rounding error.)
             prepared.network.bend.update(grad_f, form.samples - form.samples.mean(0))
         self.within.update(torch.stack([f_values, form.learned, form.line]))
 
-    def _fit(self, draw: Draw[ByLogits], form: Form, error: Tensor) -> None:
+    def _fit(self, draw: Draw[Coordinates], form: Form, error: Tensor) -> None:
         """One step on the variance of f - h and, with grad f, on the squared error of grad h.
 
         The second is weighted so that it bounds the first: the variance of a function of
         independent coordinates is at most the sum of p(1 - p) times its squared differences.
         """
-        law, prepared, network = draw.law, draw.prepared, draw.prepared.network
-        own, probs = _pairs_of(law), _flat(law.probs, law)
+        prepared, network = draw.prepared, draw.prepared.network
+        own, probs = prepared.own, prepared.vectors.probs
         v, s, _, hidden = prepared.coefficients
         curvature = prepared.curvature / prepared.scale
         u = network.directions.to(probs.dtype)
@@ -272,7 +279,7 @@ class QuadraticCV(Estimator[ByLogits]):
         else:
             # v + D (x - 1/2) + what the gradient at the mean carries, with x = (x - p) + p
             fixed = v + curvature * middle + prepared.carried / prepared.scale
-            error_of_slope = _flat(draw.grad_f.to(probs.dtype), law, 1) / prepared.scale - fixed
+            error_of_slope = prepared.vectors.of_slopes(draw.grad_f) / prepared.scale - fixed
             error_of_slope -= torch.addcmul(along_s @ u.T, centred, curvature)
             error_of_slope += own.slope(centred, s, u)
             dg = own.weigh(error_of_slope, probs * (-2 * GRADIENT_WEIGHT / (n * batch)), probs)
@@ -308,27 +315,14 @@ class QuadraticCV(Estimator[ByLogits]):
         return f"{super().extra_repr()}, uses={self.uses!r}, rank={self.rank}"
 
 
-# --- shapes ---------------------------------------------------------------------------------------
+class SpreadBits(MinDiscrepancy):
+    """`MinDiscrepancy` for bits; independent samples for categories."""
 
+    def categorical(self, probs: Tensor, n: int, generator: torch.Generator | None) -> Tensor:
+        return IID().categorical(probs, n, generator)
 
-def _pairs_of(law: ByLogits) -> BitPairs | OneHotPairs:
-    return BitPairs() if law.binary else OneHotPairs(law.probs.shape[-1])
-
-
-def _as_vectors(samples: Tensor, law: ByLogits) -> Tensor:
-    """The samples in the shape of the probabilities: categories as one-hot vectors."""
-    if isinstance(law, (Bits, OneHot)):
-        return samples
-    index = law.encode(samples).unsqueeze(-1)
-    shape = (*index.shape[:-1], law.probs.shape[-1])
-    return torch.zeros(shape, dtype=law.probs.dtype, device=index.device).scatter(-1, index, 1.0)
-
-
-def _flat(tensor: Tensor, law: ByLogits, leading: int = 0) -> Tensor:
-    """A tensor in the shape of the probabilities as ``(..., batch, d)``."""
-    batch = law.batch_shape.numel()
-    size = law.probs.shape[len(law.batch_shape) :].numel()
-    return tensor.reshape(*tensor.shape[:leading], batch, size)
+    def __repr__(self) -> str:
+        return "MinDiscrepancy()"
 
 
 def _features(context: Tensor | None) -> Tensor | None:

@@ -2,17 +2,19 @@
 
 `Network` computes the coefficients v, s and D from a context and fits them, a step at a time.
 `BitPairs` and `OneHotPairs` compute what differs between bits and categories in sums over pairs of
-different coordinates. `QuadraticCV` uses both.
+different coordinates, `MixedPairs` for several laws at once. `QuadraticCV` uses both.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn.functional import leaky_relu, linear
 
+from dbsurf.distributions import Vectors
 from dbsurf.gradient.fitting import Fitted, RunningRatio
 
 HIDDEN = 100  # width of the layer between the context and the coefficients
@@ -106,29 +108,43 @@ class Network(Fitted):
 # For bits a coordinate is one number, for one-hot laws a vector with an entry for each class.
 
 
-class BitPairs:
-    """Bits: t_k = u_k c_k, never made as an array of its own."""
+class Pairs(Protocol):
+    """The four sums, for a law as vectors of length d."""
 
     def own(self, centred: Tensor, u: Tensor) -> Tensor:
         """The sum of t_k^2, ``(n, batch, rank)``."""
-        return centred.square() @ u.square()
 
     def slope(self, centred: Tensor, s: Tensor, u: Tensor) -> Tensor:
         """Half the gradient of s times that sum, ``(n, batch, d)``."""
-        return centred * (s @ u.square().T)
 
     def derivatives(
         self, centred: Tensor, dg: Tensor, dh: Tensor, s: Tensor, u: Tensor, crossed: Tensor
     ) -> tuple[Tensor, Tensor]:
         """What dg gives to s through `slope`, and what dg and dh give to u through both."""
-        squared = (dh * centred.square()).sum(0)  # (batch, d)
-        return crossed @ u.square(), u * ((2 * crossed + squared).T @ s)
 
     def weigh(self, residual: Tensor, weight: Tensor, probs: Tensor) -> Tensor:
         """Errors of a gradient, weighted by what they do to the variance: Cov(x) times them.
 
         ``weight`` is p, or p times a constant.
         """
+
+
+class BitPairs:
+    """Bits: t_k = u_k c_k, never made as an array of its own."""
+
+    def own(self, centred: Tensor, u: Tensor) -> Tensor:
+        return centred.square() @ u.square()
+
+    def slope(self, centred: Tensor, s: Tensor, u: Tensor) -> Tensor:
+        return centred * (s @ u.square().T)
+
+    def derivatives(
+        self, centred: Tensor, dg: Tensor, dh: Tensor, s: Tensor, u: Tensor, crossed: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        squared = (dh * centred.square()).sum(0)  # (batch, d)
+        return crossed @ u.square(), u * ((2 * crossed + squared).T @ s)
+
+    def weigh(self, residual: Tensor, weight: Tensor, probs: Tensor) -> Tensor:
         return residual * (weight * (1 - probs))
 
 
@@ -168,3 +184,65 @@ class OneHotPairs:
         split, p = self._split(residual), self._split(probs)
         # A constant over the classes of a coordinate does nothing: they sum to one.
         return ((split - (p * split).sum(-1, keepdim=True)) * self._split(weight)).flatten(-2)
+
+
+class CountPairs(OneHotPairs):
+    """Integers: t_k is a sum over two numbers, of which only the first is in the score."""
+
+    def weigh(self, residual: Tensor, weight: Tensor, probs: Tensor) -> Tensor:
+        first = self._split(residual).clone()
+        first[..., 1:] = 0
+        return first.flatten(-2)
+
+
+class MixedPairs:
+    """Several laws, one behind the other: the coordinates of each have its own sums.
+
+    Args:
+        parts: the sums of each law.
+        sizes: the length of its vectors.
+    """
+
+    def __init__(self, parts: Sequence[Pairs], sizes: Sequence[int]) -> None:
+        self.parts, self.sizes = parts, list(sizes)
+
+    def own(self, centred: Tensor, u: Tensor) -> Tensor:
+        each = zip(self.parts, self._split(centred), u.split(self.sizes), strict=True)
+        return torch.stack([part.own(c, w) for part, c, w in each]).sum(0)
+
+    def slope(self, centred: Tensor, s: Tensor, u: Tensor) -> Tensor:
+        each = zip(self.parts, self._split(centred), u.split(self.sizes), strict=True)
+        return torch.cat([part.slope(c, s, w) for part, c, w in each], -1)
+
+    def derivatives(
+        self, centred: Tensor, dg: Tensor, dh: Tensor, s: Tensor, u: Tensor, crossed: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        shares = zip(
+            self.parts,
+            self._split(centred),
+            self._split(dg),
+            u.split(self.sizes),
+            self._split(crossed),
+            strict=True,
+        )
+        found = [part.derivatives(c, g, dh, s, w, x) for part, c, g, w, x in shares]
+        by_s, by_u = zip(*found, strict=True)
+        return torch.stack(by_s).sum(0), torch.cat(by_u)
+
+    def weigh(self, residual: Tensor, weight: Tensor, probs: Tensor) -> Tensor:
+        shares = zip(self.parts, *map(self._split, (residual, weight, probs)), strict=True)
+        return torch.cat([part.weigh(r, w, p) for part, r, w, p in shares], -1)
+
+    def _split(self, tensor: Tensor) -> tuple[Tensor, ...]:
+        return torch.split(tensor, self.sizes, -1)
+
+
+def pairs_of(vectors: Vectors) -> Pairs:
+    """The sums for a law, or for several."""
+    parts: list[Pairs] = []
+    for part in vectors.parts:
+        if part.of_counts:
+            parts.append(CountPairs(part.groups))
+        else:
+            parts.append(BitPairs() if part.law.binary else OneHotPairs(part.groups))
+    return parts[0] if len(parts) == 1 else MixedPairs(parts, vectors.sizes)

@@ -34,7 +34,7 @@ class REBAR(Relaxing):
       + \nabla_\theta c(z_i) - \nabla_\theta c(\tilde z_i)$$
 
     $\eta$ is the coefficient that would have minimised the variance of earlier calls. The paper
-    learns the temperature, too, by the gradient of the variance; here it is fixed.
+    learns the temperature too, by the gradient of the variance; here it is fixed.
 
     Bias: none. Evaluations of f: 3n, two thirds of them at relaxed samples, where its gradient is
     needed too; f has to accept numbers between 0 and 1. n >= 1. Bernoulli and one-hot categorical.

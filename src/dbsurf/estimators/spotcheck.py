@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 
 from dbsurf import checks as check
-from dbsurf.distributions import ByLogits, Combination
+from dbsurf.distributions import Combination, Coordinates
 from dbsurf.estimators.local_expectation import check_coordinates
-from dbsurf.estimators.spotcheck_cells import Cells, cells_of
+from dbsurf.estimators.spotcheck_cells import Cells, Sizes, cells_of
 from dbsurf.estimators.spotcheck_memory import Fade, Known, Memory, Seen
 from dbsurf.gradient.context import check_first_call
-from dbsurf.gradient.declaration import RELAXABLE, GradF, Variant
+from dbsurf.gradient.declaration import RELAXABLE_PARTS, GradF, Variant
 from dbsurf.gradient.estimator import Estimator
 from dbsurf.gradient.fitting import ratio
-from dbsurf.gradient.function import Evaluator
+from dbsurf.gradient.function import Evaluator, each
 from dbsurf.gradient.pipeline import Draw, Drawn, needs_own_samples
 from dbsurf.gradient.registry import register
 from dbsurf.samplers.base import below_one, uniform
@@ -33,7 +33,7 @@ class Random(NamedTuple):
 
     Attributes:
         plain: whether this call has plain samples only, a boolean tensor.
-        others: the samples beyond the first n, for that case, ``(m, *batch, *event)``.
+        others: the samples beyond the first n, for that case, ``(m, B, M)``.
         start: the first of the systematic points that choose the checks, ``(B,)``.
     """
 
@@ -68,7 +68,7 @@ class Probed(NamedTuple):
 
     Attributes:
         plain: whether these are plain samples.
-        points: ``(m, *batch, *event)``.
+        points: ``(m, B, M)``.
         values: f there, ``(m, *batch)``.
         checks: what was moved; None if nothing was.
     """
@@ -80,7 +80,7 @@ class Probed(NamedTuple):
 
 
 @register
-class SpotCheck(Estimator[ByLogits]):
+class SpotCheck(Estimator[Coordinates]):
     r"""Predicts what flipping each bit does to f, checks a few flips, corrects by their errors.
 
     $$g = \frac1n\sum_i w \odot \hat\Delta(x_i) + \frac1m\sum_{j=1}^m
@@ -100,15 +100,16 @@ class SpotCheck(Estimator[ByLogits]):
 
     Bias: none. Evaluations of f: n + checks; only the n samples are part of the backward pass.
     Needs the gradient of f at the samples, taken from the one backward that the loss does anyway.
-    n >= 1. Bernoulli and one-hot categorical.
+    n >= 1. Bernoulli and one-hot categorical, also several of them in a tuple or dict: a check then
+    moves one coordinate of one of them.
 
     Args:
         n: number of samples.
         checks: number of checks; None for n. For one-hot laws, or if f has no parameters of its
             own, try fewer samples and more checks, as in ``SpotCheck(1, checks=3)``.
         decay: factor on the running sums at each call.
-        size: number of bits, or (coordinates, classes) of a one-hot law, to build the state at
-            once instead of at the first call.
+        size: number of bits, or (coordinates, classes) of a one-hot law, or a list of these for
+            several laws, to build the state at once instead of at the first call.
         validate: check probabilities and f-values; turn off to save a wait for the device.
 
     In training mode the state changes when the backward runs, in `estimate` at once; in eval mode
@@ -132,7 +133,7 @@ class SpotCheck(Estimator[ByLogits]):
         arXiv 2208.06124.
     """
 
-    accepts = RELAXABLE
+    accepts = RELAXABLE_PARTS
     grad_f = GradF.SAMPLES
     learns = True
     needs_call = True
@@ -151,7 +152,7 @@ class SpotCheck(Estimator[ByLogits]):
         *,
         checks: int | None = None,
         decay: float = 0.99,
-        size: int | tuple[int, int] | None = None,
+        size: int | tuple[int, int] | list[int | tuple[int, int]] | None = None,
         validate: bool = True,
     ) -> None:
         super().__init__(n, MinDiscrepancy(), validate=validate)
@@ -177,58 +178,59 @@ class SpotCheck(Estimator[ByLogits]):
 
     # --- before f -------------------------------------------------------------------------------
 
-    def draw_samples(self, law: ByLogits, generator: torch.Generator | None) -> Drawn:
+    def draw_samples(self, law: Coordinates, generator: torch.Generator | None) -> Drawn:
         cells = cells_of(law)
         check_coordinates(self, cells.count)
         self._memory_for(cells, law.device)
         plain, n = self.fade(), self.n
-        like = law.probs if law.binary else law.probs[..., 0]
-        uniforms = uniform(like, cells.uniforms_for(n), generator)
-        start = uniform(law.probs.new_empty(law.batch_shape.numel()), 1, generator)[0]
+        uniforms = cells.spread_uniforms(n, generator)
+        like = torch.empty(law.batch_shape.numel(), dtype=cells.dtype, device=law.device)
+        start = uniform(like, 1, generator)[0]
         if in_sight(plain) and not plain:
-            return Drawn(cells.spread(uniforms, n), Random(plain, None, start))
-        every = cells.plain(uniform(like, self.evaluations, generator))
+            return Drawn(cells.unflat(cells.spread(uniforms, n)), Random(plain, None, start))
+        every = cells.plain(cells.uniforms(self.evaluations, generator))
         first = either(plain, lambda: every[:n], lambda: cells.spread(uniforms, n))
-        return Drawn(first, Random(plain, every[n:], start))
+        return Drawn(cells.unflat(first), Random(plain, every[n:], start))
 
-    def prepare(self, law: ByLogits, context: Tensor | None, f: Evaluator) -> Prepared:
+    def prepare(self, law: Coordinates, context: Tensor | None, f: Evaluator) -> Prepared:
         cells = cells_of(law)
-        known = self._memory_for(cells, law.device).read(cells, law.probs.dtype)
+        known = self._memory_for(cells, law.device).read(cells, cells.dtype)
         return Prepared(cells, known)
 
-    def probe(self, draw: Draw[ByLogits], f: Evaluator) -> Probed:
+    def probe(self, draw: Draw[Coordinates], f: Evaluator) -> Probed:
         """Choose the checks and evaluate f there, or at the samples beyond the first n."""
         (cells, known), (plain, others, start) = draw.prepared, draw.hidden
         if in_sight(plain) and plain:
-            return Probed(plain, others, f(others).detach(), None)
+            return Probed(plain, others, f(cells.unflat(others)).detach(), None)
         samples = cells.flat(draw.samples)
         checks = choose(chances(cells, samples, known.size), self.n, self.checks, start)
-        moved = cells.unflat(cells.moved(rows(samples, checks.sample), checks.cell))
+        moved = cells.moved(rows(samples, checks.sample), checks.cell)
         points = moved if others is None else either(plain, lambda: others, lambda: moved)
-        return Probed(plain, points, f(points).detach(), checks)
+        return Probed(plain, points, f(cells.unflat(points)).detach(), checks)
 
     # --- the estimate ---------------------------------------------------------------------------
 
-    def combine(self, draw: Draw[ByLogits]) -> Combination:
+    def combine(self, draw: Draw[Coordinates]) -> Combination:
         if draw.hidden is None:
             raise needs_own_samples(self)
         cells: Cells = draw.prepared.cells
         plain, points, others = draw.hidden[:3]
-        dtype = draw.law.probs.dtype
-        values, others = draw.f_values.to(dtype) + draw.baseline, others.to(dtype)  # f itself
+        values = draw.f_values.to(cells.dtype) + draw.baseline  # f itself
+        others = others.to(cells.dtype)
 
         def leave_one_out() -> Tensor:
-            samples = torch.cat([draw.samples.detach(), points])
+            samples = torch.cat([cells.flat(each(Tensor.detach, draw.samples)), points])
             return cells.leave_one_out(samples, torch.cat([values, others]))
 
         if in_sight(plain) and plain:
-            return Combination(None, offset=leave_one_out())
-        corrected, seen = self._corrected(draw, values, others)
-        gradient = either(plain, leave_one_out, lambda: corrected)
-        return Combination(None, offset=gradient, memo=seen)
+            gradient, seen = leave_one_out(), None
+        else:
+            corrected, seen = self._corrected(draw, values, others)
+            gradient = either(plain, leave_one_out, lambda: corrected)
+        return Combination(None, offset=cells.offset(gradient), memo=(gradient, seen))
 
     def _corrected(
-        self, draw: Draw[ByLogits], values: Tensor, others: Tensor
+        self, draw: Draw[Coordinates], values: Tensor, others: Tensor
     ) -> tuple[Tensor, Seen]:
         """The gradient from predicted changes and their errors, and what the checks have shown."""
         cells, known = draw.prepared
@@ -261,13 +263,13 @@ class SpotCheck(Estimator[ByLogits]):
 
     # --- after the estimate ---------------------------------------------------------------------
 
-    def learn(self, draw: Draw[ByLogits], combination: Combination) -> None:
+    def learn(self, draw: Draw[Coordinates], combination: Combination) -> None:
         if draw.f_values.numel() == 0:  # an empty batch says nothing
             return
-        plain = draw.hidden.plain
-        if self.memory is not None and not (in_sight(plain) and plain):
-            self.memory.update(draw.prepared.known, combination.memo, ~plain)
-        self.fade.update(plain, combination.offset)
+        plain, (gradient, seen) = draw.hidden.plain, combination.memo
+        if self.memory is not None and seen is not None:
+            self.memory.update(draw.prepared.known, seen, ~plain)
+        self.fade.update(plain, gradient)
 
     # --- state ----------------------------------------------------------------------------------
 
@@ -280,7 +282,7 @@ class SpotCheck(Estimator[ByLogits]):
             )
         return memory
 
-    def _build(self, sizes: tuple[int, int], device: torch.device) -> Memory:
+    def _build(self, sizes: Sizes, device: torch.device) -> Memory:
         check_first_call(self)
         with torch.inference_mode(False):
             memory = Memory(sizes, self.decay)
@@ -291,7 +293,8 @@ class SpotCheck(Estimator[ByLogits]):
         """Make room for what a trained estimator has learned, in one that was never called."""
         sizes = state_dict.get(f"{prefix}memory.sizes")
         if self.memory is None and sizes is not None:
-            self._build((int(sizes[0]), int(sizes[1])), self.fade.second.device)
+            pairs = sizes.reshape(-1, 2).tolist()  # (one pair of numbers for a law by itself)
+            self._build(tuple((int(k), int(c)) for k, c in pairs), self.fade.second.device)
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def extra_repr(self) -> str:
@@ -383,20 +386,23 @@ def either(flag: Tensor, one: Callable[[], Tensor], two: Callable[[], Tensor]) -
 # --- sizes ----------------------------------------------------------------------------------------
 
 
-def _sizes(size: object) -> tuple[int, int]:
-    """The numbers of coordinates and classes (1 for bits) that a user gave."""
+def _sizes(size: object) -> Sizes:
+    """The numbers of coordinates and classes (1 for bits) that a user gave, for each part."""
+    if isinstance(size, list):
+        return tuple(pair for part in size for pair in _sizes(part))
     both = (size, 1) if isinstance(size, int) else size
     if not isinstance(both, tuple) or len(both) != 2:
         raise ValueError(
-            "size must be the number of bits, or (coordinates, classes) of a one-hot law, "
-            f"got {size!r}"
+            "size must be the number of bits, or (coordinates, classes) of a one-hot law, or a "
+            f"list of these for several laws, got {size!r}"
         )
     owner = "the size of SpotCheck"
-    return check.sample_count(both[0], owner=owner), check.sample_count(both[1], owner=owner)
+    return ((check.sample_count(both[0], owner=owner), check.sample_count(both[1], owner=owner)),)
 
 
-def _words(sizes: tuple[int, int]) -> str:
-    coordinates, classes = sizes
-    return (
+def _words(sizes: Sizes) -> str:
+    each_part = [
         f"{coordinates} bits" if classes == 1 else f"{coordinates} coordinates of {classes} classes"
-    )
+        for coordinates, classes in sizes
+    ]
+    return " and ".join(each_part)

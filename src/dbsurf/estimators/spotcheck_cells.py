@@ -1,5 +1,8 @@
 """The single moves of a sample that `SpotCheck` predicts and checks, for bits and one-hot laws.
 
+All tensors are flat: samples and gradients are ``(..., B, M)``, the parts of a joint law one behind
+the other; only `unflat` and `offset` give them the shapes of the law.
+
 A *cell* is one move: of bits one for each bit, to its other value; of one-hot coordinates one for
 each class, to that class (to the own class is no move and has weight 0). Shapes: n samples, m
 checks, B batch elements, M cells.
@@ -7,17 +10,20 @@ checks, B batch elements, M cells.
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from dbsurf.distributions import ByLogits
+from dbsurf.distributions import ByLogits, Coordinates
 from dbsurf.estimators.leave_one_out import loorf_weights
 from dbsurf.gradient.fitting import ratio
-from dbsurf.samplers.base import below_one, invert_cdf, ones_below
+from dbsurf.samplers.base import below_one, invert_cdf, ones_below, uniform
 from dbsurf.samplers.min_discrepancy import MinDiscrepancy
 
+Sizes = tuple[tuple[int, int], ...]
 SWEEPS = 3  # of the additive fit to a table of pairs of classes
 
 
@@ -26,14 +32,15 @@ class Cells(ABC):
 
     Attributes:
         shrink: how many typical checks the pooled value of a table counts for.
-        sizes: number of coordinates, and of classes (1 for bits).
+        sizes: number of coordinates, and of classes (1 for bits), of each part of the law.
+        dtype: the precision of what is computed.
     """
 
-    shrink: float
-    sizes: tuple[int, int]
+    shrink: float | Tensor
+    sizes: Sizes
+    dtype: torch.dtype
 
-    def __init__(self, law: ByLogits) -> None:
-        self.law = law
+    def __init__(self) -> None:
         self._weights: Tensor | None = None
 
     @property
@@ -49,34 +56,41 @@ class Cells(ABC):
     @property
     def count(self) -> int:
         """M, the number of cells of a sample."""
-        return self.sizes[0] * self.sizes[1]
+        return sum(coordinates * classes for coordinates, classes in self.sizes)
 
-    def flat(self, tensor: Tensor) -> Tensor:
-        """A tensor ``(k, *batch, *event)`` as ``(k, B, M)``, in the law's precision."""
-        batch = self.law.batch_shape.numel()
-        return tensor.reshape(tensor.shape[0], batch, self.count).to(self.law.probs.dtype)
+    @abstractmethod
+    def flat(self, samples: Any) -> Tensor:
+        """What is like the samples, ``(k, *batch, *event)``, as ``(k, B, M)``."""
 
-    def unflat(self, points: Tensor) -> Tensor:
+    @abstractmethod
+    def unflat(self, points: Tensor) -> Any:
         """Points ``(k, B, M)`` as f takes them."""
-        return points.reshape(points.shape[0], *self.law.probs.shape).to(self.law.dtype)
+
+    @abstractmethod
+    def offset(self, gradient: Tensor) -> Any:
+        """A gradient ``(B, M)`` as the offset of a `Combination`."""
 
     # --- drawing --------------------------------------------------------------------------------
 
     @abstractmethod
-    def uniforms_for(self, n: int) -> int:
-        """How many uniforms `spread` takes for n samples."""
+    def uniforms(self, count: int, generator: torch.Generator | None) -> Any:
+        """The uniforms of ``count`` samples; a list for the parts of a joint law."""
 
     @abstractmethod
-    def spread(self, uniforms: Tensor, n: int) -> Tensor:
-        """n samples of least discrepancy from independent uniforms ``(k, *coords)``."""
+    def spread_uniforms(self, n: int, generator: torch.Generator | None) -> Any:
+        """The uniforms that `spread` takes for n samples."""
 
     @abstractmethod
-    def plain(self, uniforms: Tensor) -> Tensor:
+    def spread(self, uniforms: Any, n: int) -> Tensor:
+        """n samples of least discrepancy."""
+
+    @abstractmethod
+    def plain(self, uniforms: Any) -> Tensor:
         """As many samples as uniforms, for which `leave_one_out` is unbiased."""
 
     @abstractmethod
     def leave_one_out(self, samples: Tensor, f_values: Tensor) -> Tensor:
-        """The gradient from f at the `plain` samples alone, like the logits."""
+        """The gradient from f, ``(n, B)``, at the `plain` samples alone."""
 
     # --- tables ---------------------------------------------------------------------------------
 
@@ -112,7 +126,7 @@ class Cells(ABC):
 
     @abstractmethod
     def gradient(self, samples: Tensor, change: Tensor) -> Tensor:
-        """The gradient, like the logits, from the change of f by every move, ``(n, B, M)``."""
+        """The gradient from the change of f by every move, ``(n, B, M)``."""
 
     @abstractmethod
     def steepness(self, grad_f: Tensor) -> Tensor:
@@ -123,36 +137,58 @@ class Cells(ABC):
         """The variance of the samples, ``(B,)``."""
 
 
-class BitCells(Cells):
+class LogitCells(Cells):
+    """The moves of one law."""
+
+    def __init__(self, law: ByLogits, sizes: tuple[int, int]) -> None:
+        super().__init__()
+        self.law, self.dtype = law, law.probs.dtype
+        self.coordinates, self.classes = sizes
+        self.sizes = (sizes,)
+
+    def flat(self, samples: Tensor) -> Tensor:
+        batch = self.law.batch_shape.numel()
+        return samples.reshape(samples.shape[0], batch, self.count).to(self.dtype)
+
+    def unflat(self, points: Tensor) -> Tensor:
+        return points.reshape(points.shape[0], *self.law.probs.shape).to(self.law.dtype)
+
+    def offset(self, gradient: Tensor) -> Tensor:
+        return gradient.reshape(self.law.probs.shape)
+
+    def uniforms(self, count: int, generator: torch.Generator | None) -> Tensor:
+        like = self.law.probs if self.law.binary else self.law.probs[..., 0]
+        return uniform(like, count, generator)
+
+
+class BitCells(LogitCells):
     """A cell is a bit, and its entry of a table too: a flip is as curved from both sides."""
 
     shrink = 0.1
 
     def __init__(self, law: ByLogits) -> None:
-        super().__init__(law)
-        self.sizes = (law.probs.shape[len(law.batch_shape) :].numel(), 1)
+        super().__init__(law, (law.probs.shape[len(law.batch_shape) :].numel(), 1))
 
     def _weigh(self) -> Tensor:
         minor = self.law.minor  # accurate where p rounds to 1
         return self.flat((minor * (1 - minor)).unsqueeze(0))[0]
 
-    def uniforms_for(self, n: int) -> int:
-        return 1 if n == 2 else n
+    def spread_uniforms(self, n: int, generator: torch.Generator | None) -> Tensor:
+        return self.uniforms(1 if n == 2 else n, generator)
 
     def spread(self, uniforms: Tensor, n: int) -> Tensor:
         if n == 2:  # points half a turn apart have the same law
             other = uniforms - 0.5
             points = torch.cat([uniforms, other + (other < 0)])
-            return ones_below(points, self.law.probs).to(self.law.dtype)
+            return self.flat(ones_below(points, self.law.probs))
         return self.plain(uniforms)
 
     def plain(self, uniforms: Tensor) -> Tensor:
-        return MinDiscrepancy().binary_from(uniforms, self.law.probs).to(self.law.dtype)
+        return self.flat(MinDiscrepancy().binary_from(uniforms, self.law.probs))
 
     def leave_one_out(self, samples: Tensor, f_values: Tensor) -> Tensor:
         factor: Tensor = self.law.debias_factor(MinDiscrepancy(), samples.shape[0])
-        weights = loorf_weights(f_values.to(self.law.probs.dtype))
-        return self.law.contract(weights, samples, centred=True) * factor
+        return contracted(self, samples, f_values) * factor.reshape(samples.shape[1:])
 
     def shared(self, sums: Tensor) -> Tensor:
         return sums
@@ -177,8 +213,7 @@ class BitCells(Cells):
         return samples.scatter(-1, cell, 1 - samples.gather(-1, cell))
 
     def gradient(self, samples: Tensor, change: Tensor) -> Tensor:
-        total = self.linear(samples, change).mean(0) * self.weights
-        return total.reshape(self.law.probs.shape)
+        return self.linear(samples, change).mean(0) * self.weights
 
     def steepness(self, grad_f: Tensor) -> Tensor:
         return (grad_f.square() * self.weights).sum(-1)
@@ -187,15 +222,14 @@ class BitCells(Cells):
         return self.weights.sum(-1)
 
 
-class OneHotCells(Cells):
+class OneHotCells(LogitCells):
     """A cell is a class of a coordinate; a table has an entry for each two classes of it."""
 
     shrink = 1.0
 
     def __init__(self, law: ByLogits) -> None:
-        super().__init__(law)
         shape = law.probs.shape[len(law.batch_shape) :]
-        self.sizes = (shape[:-1].numel(), shape[-1])
+        super().__init__(law, (shape[:-1].numel(), shape[-1]))
         self.probs = self._split(self.flat(law.probs.unsqueeze(0))[0])  # (B, K, C)
 
     def _weigh(self) -> Tensor:
@@ -206,10 +240,10 @@ class OneHotCells(Cells):
 
     def _split(self, tensor: Tensor) -> Tensor:
         """(..., M) as (..., K, C)."""
-        return tensor.reshape(*tensor.shape[:-1], *self.sizes)
+        return tensor.reshape(*tensor.shape[:-1], self.coordinates, self.classes)
 
-    def uniforms_for(self, n: int) -> int:
-        return n + 1
+    def spread_uniforms(self, n: int, generator: torch.Generator | None) -> Tensor:
+        return self.uniforms(n + 1, generator)
 
     def spread(self, uniforms: Tensor, n: int) -> Tensor:
         order = uniforms[:n].argsort(0)  # systematic points through the cdf, in random order
@@ -221,19 +255,18 @@ class OneHotCells(Cells):
     def _at(self, uniforms: Tensor) -> Tensor:
         points = below_one(uniforms).movedim(0, -1)  # (*coords, n)
         index = invert_cdf(self.law.probs.cumsum(-1), points)
-        return self.law.decode(index.movedim(-1, 0), None)
+        return self.flat(self.law.decode(index.movedim(-1, 0), None))
 
     def leave_one_out(self, samples: Tensor, f_values: Tensor) -> Tensor:
-        weights = loorf_weights(f_values.to(self.law.probs.dtype))
-        return self.law.contract(weights, samples, centred=True)
+        return contracted(self, samples, f_values)
 
     def shared(self, sums: Tensor) -> Tensor:
-        square = sums.reshape(*sums.shape[:-1], self.sizes[0], self.sizes[1], self.sizes[1])
+        square = sums.reshape(*sums.shape[:-1], self.coordinates, self.classes, self.classes)
         return (square + square.mT).flatten(-3)  # from a to c and back: the same curvature
 
     def pooled(self, total: Tensor, weight: Tensor) -> Tensor:
         """An additive fit mean + r_a + r_c to each coordinate's table, in a few sweeps."""
-        coordinates, classes = self.sizes
+        coordinates, classes = self.coordinates, self.classes
         total = total.reshape(*total.shape[:-1], coordinates, classes, classes)
         weight = weight.reshape(total.shape)
         rows, whole = weight.sum(-1), weight.sum((-1, -2))
@@ -248,7 +281,7 @@ class OneHotCells(Cells):
         return fit.flatten(-3)
 
     def entries(self, samples: Tensor) -> Tensor:
-        coordinates, classes = self.sizes
+        coordinates, classes = self.coordinates, self.classes
         own = self._split(samples).argmax(-1)  # (n, B, K)
         row = torch.arange(coordinates, device=samples.device) * classes + own
         column = torch.arange(classes, device=samples.device)
@@ -262,7 +295,7 @@ class OneHotCells(Cells):
         return (self._split(grad_f) - own).flatten(-2)
 
     def moved(self, samples: Tensor, cell: Tensor) -> Tensor:
-        classes = self.sizes[1]
+        classes = self.classes
         cells = torch.arange(self.count, device=samples.device)
         here = cells // classes == (cell // classes).unsqueeze(-1)  # (m, B, M)
         return torch.where(here, (cells == cell.unsqueeze(-1)).to(samples.dtype), samples)
@@ -273,7 +306,7 @@ class OneHotCells(Cells):
         likely = self.probs.argmax(-1, keepdim=True).expand(*change.shape[:-1], 1)
         change = (change - change.gather(-1, likely)).mean(0)
         total = self.probs * (change - (self.probs * change).sum(-1, keepdim=True))
-        return total.reshape(self.law.probs.shape)
+        return total.flatten(-2)
 
     def steepness(self, grad_f: Tensor) -> Tensor:
         slope = self._split(grad_f)
@@ -284,5 +317,120 @@ class OneHotCells(Cells):
         return (1 - self.probs.square().sum(-1)).sum(-1)
 
 
-def cells_of(law: ByLogits) -> Cells:
+def contracted(cells: LogitCells, samples: Tensor, f_values: Tensor) -> Tensor:
+    """Leave-one-out over flat samples ``(n, B, M)``, without a factor: ``(B, M)``."""
+    law = cells.law
+    weights = loorf_weights(f_values.to(cells.dtype))
+    weights = weights.reshape(weights.shape[0], *law.batch_shape)
+    return law.contract(weights, cells.unflat(samples), centred=True).reshape(samples.shape[1:])
+
+
+class MixedCells(Cells):
+    """Several laws that are drawn jointly: the moves of all of them, one behind the other."""
+
+    def __init__(self, law: Coordinates) -> None:
+        super().__init__()
+        self.joint = law
+        self.parts = [_cells_of_one(part) for part in law.parts]
+        self.sizes = tuple(size for part in self.parts for size in part.sizes)
+        self.dtype = functools.reduce(torch.promote_types, [part.dtype for part in self.parts])
+        self._counts = [part.count for part in self.parts]
+        self._tables = [coordinates * classes**2 for coordinates, classes in self.sizes]
+
+    @property
+    def shrink(self) -> Tensor:  # type: ignore[override]
+        """By entry of the table."""
+        each = zip(self._tables, self.parts, strict=True)
+        shares = [torch.full((entries,), float(part.shrink)) for entries, part in each]
+        return torch.cat(shares).to(self.joint.device, self.dtype)
+
+    def _weigh(self) -> Tensor:
+        return torch.cat([part.weights for part in self.parts], -1)
+
+    def flat(self, samples: Any) -> Tensor:
+        each = zip(self.parts, self.joint.unpack(samples), strict=True)
+        return torch.cat([part.flat(x) for part, x in each], -1)
+
+    def unflat(self, points: Tensor) -> Any:
+        return self.joint.pack([part.unflat(x) for part, x in self._each(points)])
+
+    def offset(self, gradient: Tensor) -> Any:
+        return self.joint.shares([part.offset(x) for part, x in self._each(gradient)])
+
+    def uniforms(self, count: int, generator: torch.Generator | None) -> list[Tensor]:
+        return [part.uniforms(count, generator) for part in self.parts]
+
+    def spread_uniforms(self, n: int, generator: torch.Generator | None) -> list[Tensor]:
+        return [part.spread_uniforms(n, generator) for part in self.parts]
+
+    def spread(self, uniforms: list[Tensor], n: int) -> Tensor:
+        each = zip(self.parts, uniforms, strict=True)
+        return torch.cat([part.spread(u, n) for part, u in each], -1)
+
+    def plain(self, uniforms: list[Tensor]) -> Tensor:
+        each = zip(self.parts, uniforms, strict=True)
+        return torch.cat([part.plain(u) for part, u in each], -1)
+
+    def leave_one_out(self, samples: Tensor, f_values: Tensor) -> Tensor:
+        each = self._each(samples)
+        return torch.cat([part.leave_one_out(x, f_values) for part, x in each], -1)
+
+    def shared(self, sums: Tensor) -> Tensor:
+        each = zip(self.parts, sums.split(self._tables, -1), strict=True)
+        return torch.cat([part.shared(x) for part, x in each], -1)
+
+    def pooled(self, total: Tensor, weight: Tensor) -> Tensor:
+        each = zip(
+            self.parts, total.split(self._tables, -1), weight.split(self._tables, -1), strict=True
+        )
+        return torch.cat([part.pooled(t, w).expand_as(t) for part, t, w in each], -1)
+
+    def entries(self, samples: Tensor) -> Tensor:
+        found, first = [], 0
+        for (part, x), entries in zip(self._each(samples), self._tables, strict=True):
+            found.append((part.entries(x) + first).expand(x.shape))
+            first += entries
+        return torch.cat(found, -1)
+
+    def weight(self, samples: Tensor) -> Tensor:
+        return torch.cat([part.weight(x).expand(x.shape) for part, x in self._each(samples)], -1)
+
+    def linear(self, samples: Tensor, grad_f: Tensor) -> Tensor:
+        each = self._with(samples, grad_f)
+        return torch.cat([part.linear(x, g) for part, x, g in each], -1)
+
+    def moved(self, samples: Tensor, cell: Tensor) -> Tensor:
+        found, first = [], 0
+        for part, x in self._each(samples):
+            here = (cell >= first) & (cell < first + part.count)
+            moved = part.moved(x, (cell - first).clamp(0, part.count - 1))
+            found.append(torch.where(here.unsqueeze(-1), moved, x))
+            first += part.count
+        return torch.cat(found, -1)
+
+    def gradient(self, samples: Tensor, change: Tensor) -> Tensor:
+        each = self._with(samples, change)
+        return torch.cat([part.gradient(x, c) for part, x, c in each], -1)
+
+    def steepness(self, grad_f: Tensor) -> Tensor:
+        return torch.stack([part.steepness(x) for part, x in self._each(grad_f)]).sum(0)
+
+    def openness(self) -> Tensor:
+        return torch.stack([part.openness() for part in self.parts]).sum(0)
+
+    def _each(self, tensor: Tensor) -> list[tuple[LogitCells, Tensor]]:
+        return list(zip(self.parts, torch.split(tensor, self._counts, -1), strict=True))
+
+    def _with(self, samples: Tensor, other: Tensor) -> list[tuple[LogitCells, Tensor, Tensor]]:
+        shares = torch.split(other, self._counts, -1)
+        return [(part, x, y) for (part, x), y in zip(self._each(samples), shares, strict=True)]
+
+
+def cells_of(law: Coordinates) -> Cells:
+    """The moves of a law, or of several that are drawn jointly."""
+    return _cells_of_one(law) if isinstance(law, ByLogits) else MixedCells(law)
+
+
+def _cells_of_one(law: Coordinates) -> LogitCells:
+    assert isinstance(law, ByLogits)
     return BitCells(law) if law.binary else OneHotCells(law)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from dbsurf.estimators.spotcheck_cells import Cells
+from dbsurf.estimators.spotcheck_cells import Cells, Sizes
 from dbsurf.gradient.fitting import mix, ratio
 
 FEATURES = 3  # of a sample: f, the logarithm of its steepness, the openness of the law
@@ -66,7 +66,7 @@ class Memory(nn.Module):
     """Running regressions of the checked changes of f.
 
     Args:
-        sizes: number of coordinates, and of classes (1 for bits).
+        sizes: number of coordinates, and of classes (1 for bits), of each part of the law.
         decay: factor on the sums at each call that checks.
     """
 
@@ -76,14 +76,15 @@ class Memory(nn.Module):
     features: Tensor
     counts: Tensor
 
-    def __init__(self, sizes: tuple[int, int], decay: float) -> None:
+    def __init__(self, sizes: Sizes, decay: float) -> None:
         super().__init__()
         self.decay = decay
         self.built_for = sizes  # (as numbers: reading a tensor would wait for the device)
-        coordinates, classes = sizes
-        self.register_buffer("sizes", torch.tensor(sizes))
+        # (one pair of numbers for a law by itself)
+        self.register_buffer("sizes", torch.tensor(sizes[0] if len(sizes) == 1 else sizes))
+        entries = sum(coordinates * classes**2 for coordinates, classes in sizes)
         # by entry: sums of rest * s, s * s, error * error, 1, each times its share
-        self.register_buffer("tables", torch.zeros(4, coordinates * classes**2))
+        self.register_buffer("tables", torch.zeros(4, entries))
         # the normal equations of the scale: a matrix, and its right side as the last column
         self.register_buffer("scale", torch.zeros(FEATURES, FEATURES + 1))
         # mean of the features, and the decayed sum of their squared deviations from it

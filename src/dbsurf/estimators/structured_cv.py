@@ -11,16 +11,15 @@ from dbsurf import checks
 from dbsurf.distributions import Combination
 from dbsurf.distributions.base import at_least_float32
 from dbsurf.distributions.structured_coordinates import WithLogPartition
-from dbsurf.estimators.leave_one_out import loorf_weights
 from dbsurf.gradient.context import (
     check_declared,
     check_first_call,
     check_sizes,
     features_of,
 )
-from dbsurf.gradient.declaration import LOG_PARTITION, Variant
+from dbsurf.gradient.declaration import LOG_PARTITION, VECTORS, GradF, Variant
 from dbsurf.gradient.estimator import Estimator
-from dbsurf.gradient.fitting import RunningRatio, RunningRegression
+from dbsurf.gradient.fitting import RunningLevel, RunningRatio, RunningRegression
 from dbsurf.gradient.function import Evaluator
 from dbsurf.gradient.pipeline import Draw, open_law
 from dbsurf.gradient.registry import register
@@ -30,26 +29,31 @@ MOST_FEATURES = 2048  # of the regression, whose memory is the square of it
 # Observations that say that a coefficient is 0: few for the part that explains most of f, more
 # for the many coefficients of products (measured: benchmarks/structure_variance.py).
 RIDGE, RIDGE_OF_PRODUCTS = 1.0, 60.0
+SLOPES = 0.03  # weight of a derivative of f beside a value (measured in the same place)
 
 
 class Prepared(NamedTuple):
     """What is fixed before f is evaluated.
 
     Attributes:
-        regression: where the coefficients come from.
+        state: what the coefficients and the baseline come from.
         mean: E[s(x)], ``(batch, m)``.
         slope: v, ``(batch, m)``.
         directions: $u_r$, ``(m, rank)``; rank is 0 for the linear form.
         strengths: $w_r$, ``(rank,)``.
         trust: a, the share of h that is used.
+        level: b, the mean of f - a h as far as it is known, ``(batch,)`` or a scalar.
+        share: l, the share of the other samples' mean in the baseline.
     """
 
-    regression: RunningRegression
+    state: tuple[RunningRegression, RunningLevel]
     mean: Tensor
     slope: Tensor
     directions: Tensor
     strengths: Tensor
     trust: Tensor
+    level: Tensor
+    share: Tensor
 
 
 class Memo(NamedTuple):
@@ -61,7 +65,7 @@ class Memo(NamedTuple):
 
 @register
 class StructuredCV(Estimator[WithLogPartition]):
-    r"""Leave-one-out of $f - a h$, plus the gradient of the mean of $a h$ by the log-partition.
+    r"""REINFORCE with $f - a h$ and a baseline, plus the gradient of the mean of $a h$.
 
     For a law $p(x) = \exp(\theta\cdot s(x) - A(\theta))$ and $c = s(x) - \nabla A(\theta)$,
 
@@ -72,11 +76,14 @@ class StructuredCV(Estimator[WithLogPartition]):
     with c held at its centre: exact, whatever v, u and w are. These are fixed before f is evaluated
     and learned afterwards, by a running ridge regression of f on s(x) and on products of two of its
     entries: the same polynomial for all batch elements, taken around each one's own mean. a is a
-    running regression of f on h, in [0, 1]: where h explains nothing it goes to 0, and `LOORF` is
-    left.
+    running regression of f on h, in [0, 1]: where h explains nothing it goes to 0.
 
-    Bias: none. Evaluations of f: n. Needs no gradient of f. n >= 2. Laws with a log-partition:
-    `KSubset`, `MarkovChain`, `SpanningTree`, `LogPartition`.
+    The baseline of a sample is the mean of $f - a h$ over the other samples, as in `LOORF`, shrunk
+    to the mean that earlier calls have had, as far as that has proved to be the better one: for a
+    mean that stays the same the variance is (n - 1)/n of that with leave-one-out.
+
+    Bias: none. Evaluations of f: n. Needs no gradient of f, and can use one. n >= 2. Laws with a
+    log-partition: `KSubset`, `MarkovChain`, `SpanningTree`, `LogPartition`.
 
     Args:
         n: number of independent samples.
@@ -84,6 +91,9 @@ class StructuredCV(Estimator[WithLogPartition]):
             most 63 statistics. Several independent laws with one f-value count together.
         rank: number of directions $u_r$, the strongest ones of the regression's quadratic form.
             Each costs as much as a law's third derivative.
+        uses: ``"values"`` of f, or also its ``"gradient"`` at the samples, where f has one: that
+            is learned from sooner, for a backward pass of f. Laws of zeros and ones only. The
+            estimate has no bias either way.
         decay: factor on the sums of the regression at each call. Lower it if f changes quickly.
         size: number of statistics of an event (``law.logits.shape[-1]``), to build the state at
             once instead of at the first call.
@@ -130,6 +140,7 @@ class StructuredCV(Estimator[WithLogPartition]):
         *,
         form: Literal["linear", "quadratic"] = "linear",
         rank: int = 16,
+        uses: Literal["values", "gradient"] = "values",
         decay: float = 0.998,
         size: int | None = None,
         context: int = 0,
@@ -139,11 +150,15 @@ class StructuredCV(Estimator[WithLogPartition]):
         checks.choice(form, "form", ["linear", "quadratic"])
         checks.sample_count(rank, owner="the rank of StructuredCV")
         checks.decay(decay)
-        self.form, self.rank, self.decay = form, rank, decay
+        checks.choice(uses, "uses", ["values", "gradient"])
+        self.form, self.rank, self.uses, self.decay = form, rank, uses, decay
+        if uses == "gradient":
+            self.grad_f, self.accepts = GradF.LEARN, VECTORS
         self.trust = RunningRatio(1.0)
         self.sizes: Tensor
         self.register_buffer("sizes", torch.zeros(2, dtype=torch.long))  # statistics, features
         self.regression: RunningRegression | None = None
+        self.level: RunningLevel | None = None
         check_declared(size, context)
         if size is not None:
             self._build(size, context)
@@ -156,7 +171,7 @@ class StructuredCV(Estimator[WithLogPartition]):
 
     def prepare(self, law: WithLogPartition, context: Tensor | None, f: Evaluator) -> Prepared:
         size, count = _size(law), features_of(context, law)
-        regression = self.regression or self._build(size, count)
+        regression, baseline = state = self._state(size, count)
         check_sizes(self.sizes, size, count)
         mean = at_least_float32(_flat(law.base.mean_statistics, law))
         found = regression.coefficients.to(mean.dtype)
@@ -173,7 +188,9 @@ class StructuredCV(Estimator[WithLogPartition]):
             kept = strengths.abs().topk(min(self.rank, size)).indices
             strengths, directions = strengths[kept], directions[:, kept]
         trust = self.trust().to(mean.dtype)
-        return Prepared(regression, mean, slope, directions, strengths, trust)
+        features = None if context is None else _features(context)
+        level, share = (part.to(mean.dtype) for part in baseline(self.n, features))
+        return Prepared(state, mean, slope, directions, strengths, trust, level, share)
 
     # --- the estimate ---------------------------------------------------------------------------
 
@@ -184,8 +201,10 @@ class StructuredCV(Estimator[WithLogPartition]):
         centred = statistics - prepared.mean  # (n, batch, m)
         along = centred @ prepared.directions  # (n, batch, rank)
         h = (centred * prepared.slope).sum(-1) + along.square() @ prepared.strengths / 2
-        f_values = draw.f_values.to(h.dtype).reshape(h.shape)
-        weights = loorf_weights(f_values - trust * h)
+        rest = draw.f_values.to(h.dtype).reshape(h.shape) - trust * h
+        others = (rest.sum(0) - rest) / (self.n - 1)
+        share = prepared.share
+        weights = (rest - share * others - (1 - share) * prepared.level) / self.n
         gradient = (weights.unsqueeze(-1) * centred).sum(0).reshape(base.logits.shape)
         mean = self._gradient_of_mean(law, prepared)
         return Combination(None, offset=gradient + trust * mean, memo=Memo(statistics, h))
@@ -205,16 +224,43 @@ class StructuredCV(Estimator[WithLogPartition]):
 
     def learn(self, draw: Draw[WithLogPartition], combination: Combination) -> None:
         statistics, h = combination.memo
+        prepared = draw.prepared
+        regression, baseline = prepared.state
         values = draw.f_values.to(h.dtype).reshape(h.shape)
+        context = None if draw.context is None else _features(draw.context).to(h.dtype)
+        baseline.update(values - prepared.trust * h, prepared.level, context)
         self.trust.update(values - values.mean(0), h - h.mean(0))
+        further = None
+        if draw.has_grad_f:
+            slopes = self._slopes(statistics, context).flatten(0, 2)  # (n batch m, size)
+            gradient = _flat(draw.grad_f, draw.law, 1).to(h.dtype).flatten()
+            further = SLOPES**0.5 * slopes, SLOPES**0.5 * gradient
+        regression.update(self._features(statistics, context), values, further)
+
+    def _features(self, statistics: Tensor, context: Tensor | None) -> Tensor:
+        """What h is linear in, ``(n, batch, size)``."""
         features = [statistics]
-        if draw.context is not None:
-            context = _features(draw.context).to(h.dtype).unsqueeze(-1)  # (batch, features, 1)
-            features.append((statistics.unsqueeze(-2) * context).flatten(-2))
+        if context is not None:
+            # (n, batch, features, m), flat
+            features.append((statistics.unsqueeze(-2) * context.unsqueeze(-1)).flatten(-2))
         if self.form == "quadratic":
-            one, two = _pairs(statistics.shape[-1], h.device)
+            one, two = _pairs(statistics.shape[-1], statistics.device)
             features.append(statistics[..., one] * statistics[..., two])
-        draw.prepared.regression.update(torch.cat(features, -1), values)
+        return torch.cat(features, -1)
+
+    def _slopes(self, statistics: Tensor, context: Tensor | None) -> Tensor:
+        """Their derivatives in each direction, ``(n, batch, m, size)``."""
+        m = statistics.shape[-1]
+        eye = torch.eye(m, dtype=statistics.dtype, device=statistics.device)
+        slopes = [eye.expand(*statistics.shape, m)]
+        if context is not None:
+            each = eye.unsqueeze(1) * context[:, None, :, None]  # (batch, m, features, m)
+            slopes.append(each.flatten(-2).expand(*statistics.shape, -1))
+        if self.form == "quadratic":
+            one, two = _pairs(m, statistics.device)
+            x = statistics.unsqueeze(-2)  # (n, batch, 1, m)
+            slopes.append(eye[:, one] * x[..., two] + eye[:, two] * x[..., one])
+        return torch.cat(slopes, -1)
 
     # --- state ----------------------------------------------------------------------------------
 
@@ -232,15 +278,21 @@ class StructuredCV(Estimator[WithLogPartition]):
         groups = [(size, RIDGE), (size * features, RIDGE_OF_PRODUCTS)]
         return [*groups, (products, RIDGE_OF_PRODUCTS)]
 
-    def _build(self, size: int, features: int) -> RunningRegression:
+    def _state(self, size: int, features: int) -> tuple[RunningRegression, RunningLevel]:
+        if self.regression is None or self.level is None:
+            return self._build(size, features)
+        return self.regression, self.level
+
+    def _build(self, size: int, features: int) -> tuple[RunningRegression, RunningLevel]:
         groups = [group for group in self._groups(size, features) if group[0]]
         check_first_call(self)
         like = self.trust.energy
         with torch.inference_mode(False):
             built = RunningRegression(groups, self.decay).to(like.device, like.dtype)
+            level = RunningLevel(features).to(like.device, like.dtype)
             self.sizes = torch.tensor([size, features], device=like.device)
-        self.regression = built
-        return built
+        self.regression, self.level = built, level
+        return built, level
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
         """Make room for what a trained estimator has learned, in one that was never called."""
@@ -250,7 +302,8 @@ class StructuredCV(Estimator[WithLogPartition]):
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, form={self.form!r}, rank={self.rank}, decay={self.decay}"
+        options = {name: getattr(self, name) for name in ("form", "rank", "uses", "decay")}
+        return ", ".join([super().extra_repr(), *(f"{k}={v!r}" for k, v in options.items())])
 
 
 # --- shapes ---------------------------------------------------------------------------------------

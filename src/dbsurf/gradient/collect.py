@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from dbsurf.gradient.attach import final
-from dbsurf.gradient.function import usable_gradient
+from dbsurf.gradient.function import usable_gradients
 
 
 class Waiting(Protocol):
@@ -25,18 +26,22 @@ class Waiting(Protocol):
     @property
     def validate(self) -> bool: ...
 
-    def gradient(self, grad_f: Tensor | None) -> Tensor | None:
+    def gradient(self, grad_f: list[Tensor] | None) -> list[Tensor] | None:
         """Take the gradient of f; return the estimate, unless it was attached in the forward."""
 
 
 def collect(
-    parameter: Tensor, samples: Tensor, batch_shape: torch.Size, later: Waiting
-) -> tuple[Tensor, Tensor]:
-    """The samples for f, and zeros ``(*batch,)`` to be added to the mean of f."""
-    inputs: Tensor
-    upstream: Tensor
-    inputs, upstream = Collect.apply(  # type: ignore[no-untyped-call]
-        parameter, samples, batch_shape, later
+    parameters: Sequence[Tensor],
+    samples: Sequence[Tensor],
+    batch_shape: torch.Size,
+    later: Waiting,
+) -> tuple[list[Tensor], Tensor]:
+    """The samples for f, and zeros ``(*batch,)`` to be added to the mean of f.
+
+    There is a parameter and a tensor of samples for each part of the distribution.
+    """
+    *inputs, upstream = Collect.apply(  # type: ignore[no-untyped-call]
+        batch_shape, later, *parameters, *samples
     )
     return inputs, upstream
 
@@ -51,43 +56,53 @@ class Collect(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, parameter: Tensor, samples: Tensor, batch_shape: torch.Size, later: Waiting
-    ) -> tuple[Tensor, Tensor]:
+        ctx: Any, batch_shape: torch.Size, later: Waiting, *tensors: Tensor
+    ) -> tuple[Tensor, ...]:
         ctx.later = later
-        ctx.save_for_backward(parameter)
+        ctx.save_for_backward(*tensors)
         ctx.set_materialize_grads(False)
-        return samples.view_as(samples), samples.new_zeros(batch_shape)
+        samples = tensors[len(tensors) // 2 :]
+        return *(x.view_as(x) for x in samples), samples[0].new_zeros(batch_shape)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, None, None, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        tensors = ctx.saved_tensors
+        parts = len(tensors) // 2
+        parameters, samples = tensors[:parts], tensors[parts:]
         with torch.no_grad():
-            estimate = Collect.estimate(ctx, *grads)
-        if estimate is not None and torch.is_grad_enabled():  # create_graph=True
-            (parameter,) = ctx.saved_tensors
-            estimate = final(estimate, parameter)
-        return estimate, None, None, None
+            estimates = Collect.estimates(ctx.later, grads[:-1], grads[-1], samples)
+        if estimates is None:
+            return None, None, *(None,) * len(tensors)
+        if torch.is_grad_enabled():  # create_graph=True
+            estimates = list(map(final, estimates, parameters))
+        return None, None, *estimates, *(None,) * parts
 
     @staticmethod
-    def estimate(ctx: Any, *grads: Tensor | None) -> Tensor | None:
-        """The gradient for the parameter; None if it was attached in the forward."""
-        received, upstream = grads
+    def estimates(
+        later: Waiting,
+        received: Sequence[Tensor | None],
+        upstream: Tensor | None,
+        samples: Sequence[Tensor],
+    ) -> list[Tensor] | None:
+        """The gradient for each parameter; None if it was attached in the forward."""
         if upstream is None:  # the mean of f is no part of the loss
             return None
-        grad_f = None
-        if received is not None:
-            # (f is not at fault if the caller scaled the loss beyond its range.)
-            validate = ctx.later.validate and bool(torch.isfinite(upstream).all())
-            received = usable_gradient(received, required=ctx.later.required, validate=validate)
-        if received is not None:
+        # (f is not at fault if the caller scaled the loss beyond its range.)
+        validate = later.validate and bool(torch.isfinite(upstream).all())
+        grad_f = usable_gradients(received, samples, required=later.required, validate=validate)
+        if grad_f is not None:
             # In half precision n / G overflows for a mean over a large batch. Elements with G = 0,
             # or nearly 0, are not part of the loss: their gradient is 0 whatever f is.
             wide = upstream.to(torch.promote_types(upstream.dtype, torch.float32))
-            scale = received.shape[0] / wide
+            scale = samples[0].shape[0] / wide
             scale = torch.where(torch.isfinite(scale), scale, 0)
-            grad_f = received * scale.reshape(scale.shape + (1,) * (received.ndim - 1 - scale.ndim))
-        gradient = ctx.later.gradient(grad_f)
-        if gradient is None:
+            grad_f = [one * behind(scale, one.ndim - 1) for one in grad_f]
+        gradients = later.gradient(grad_f)
+        if gradients is None:
             return None
-        upstream = upstream.reshape(upstream.shape + (1,) * (gradient.ndim - upstream.ndim))
-        estimate: Tensor = gradient * upstream
-        return estimate
+        return [gradient * behind(upstream, gradient.ndim) for gradient in gradients]
+
+
+def behind(tensor: Tensor, dims: int) -> Tensor:
+    """The tensor with axes of length 1 behind, so that it has so many."""
+    return tensor.reshape(tensor.shape + (1,) * (dims - tensor.ndim))

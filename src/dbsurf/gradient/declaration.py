@@ -14,6 +14,7 @@ from typing import Any
 
 from dbsurf.distributions import Bits, ByLogits, Categories, Coordinates, OneHot
 from dbsurf.distributions.base import INFINITE
+from dbsurf.distributions.counts import TorchLattice
 from dbsurf.distributions.structured_coordinates import OverVectors, WithLogPartition
 
 # Okabe and Ito's palette, which colour-blind readers can tell apart ...
@@ -85,8 +86,15 @@ BITS = Accepts("Bernoulli", "Bernoulli", (Bits,), parts=True)
 ONE_BITS = Accepts("Bernoulli", "Bernoulli", (Bits,))
 WITH_LOGITS = Accepts("Bernoulli, categorical", "one distribution with logits", (ByLogits,))
 RELAXABLE = Accepts("Bernoulli, one-hot", "Bernoulli or OneHotCategorical", (Bits, OneHot))
+RELAXABLE_PARTS = replace(RELAXABLE, parts=True)
 CATEGORICAL = Accepts("Bernoulli, categorical", "Bernoulli or categorical", (Bits, Categories))
 CATEGORICAL_PARTS = replace(CATEGORICAL, parts=True)
+COUNTED_PARTS = Accepts(
+    "Bernoulli, categorical, integers",
+    "Bernoulli, categorical, or an integer law of torch",
+    (Bits, Categories, TorchLattice),
+    parts=True,
+)
 LOG_PARTITION = Accepts(
     "with a log-partition",
     "a law with a log-partition (KSubset, MarkovChain, SpanningTree, LogPartition)",

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from dbsurf import checks
 from dbsurf.distributions import Combination
+from dbsurf.gradient.autocast import autocast_now, full_precision
 from dbsurf.gradient.declaration import ANY, Accepts, GradF, Variant
-from dbsurf.gradient.function import Evaluator, Function, autocast_now, full_precision
+from dbsurf.gradient.function import Evaluator, Function, each
 from dbsurf.gradient.pipeline import Call, Draw, Drawn, Law, open_law
 from dbsurf.samplers.base import Sampler
 
@@ -260,7 +261,7 @@ class Estimator(nn.Module, ABC, Generic[Law]):
         with torch.no_grad():
             samples = self.draw_samples(law, generator).samples
         wanted = GradF.SAMPLES | (GradF.LEARN if self.training else GradF.NONE)
-        return samples.requires_grad_() if self.grad_f & wanted else samples
+        return each(Tensor.requires_grad_, samples) if self.grad_f & wanted else samples
 
     def loss(
         self,

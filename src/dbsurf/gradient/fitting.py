@@ -216,11 +216,22 @@ class RunningRegression(nn.Module):
         self.register_buffer("unused", torch.zeros(()))  # how many came after the last solution
         self.register_buffer("coefficients", torch.zeros(size))
 
-    def update(self, features: Tensor, values: Tensor) -> None:
-        """Add one draw: features ``(n, batch, size)``, values ``(n, batch)``."""
+    def update(
+        self, features: Tensor, values: Tensor, further: tuple[Tensor, Tensor] | None = None
+    ) -> None:
+        """Add one draw: features ``(n, batch, size)``, values ``(n, batch)``.
+
+        Args:
+            features: what the values depend on.
+            values: the values.
+            further: rows ``(rows, size)`` and numbers ``(rows,)`` that the coefficients should
+                lead to, without a mean that is subtracted.
+        """
         n, batch = values.shape
         x = (features - features.mean(0)).flatten(0, 1)
         y = (values - values.mean(0)).flatten()
+        if further is not None:
+            x, y = torch.cat([x, further[0]]), torch.cat([y, further[1]])
         count = torch.full_like(self.weight, (n - 1) * batch)
         states = [self.gram, self.overlap, self.weight]
         kept = mix(self.decay, states, [x.mT @ x, x.mT @ y, count], whole=True)
@@ -241,6 +252,54 @@ class RunningRegression(nn.Module):
             found = torch.cholesky_solve(self.overlap.unsqueeze(-1), factor)[:, 0]
             self.coefficients.copy_(found)
         self.unused.zero_()
+
+
+class RunningLevel(nn.Module):
+    r"""A baseline for n values: the mean of the others, shrunk to a level from earlier calls.
+
+    The mean of the n - 1 others has the squared error $\sigma^2/(n-1)$, the level (the decayed
+    mean, and a regression on features where there are some) has $\delta^2$. Both errors come from
+    decayed sums, and the others' mean gets the share $\delta^2/(\delta^2 + \sigma^2/(n-1))$: 1
+    before anything is known, 0 where the mean never changes.
+
+    Args:
+        features: number of features of a batch element.
+        decay: factor on the sums at each update.
+    """
+
+    sums: Tensor
+    errors: Tensor
+
+    def __init__(self, features: int = 0, decay: float = 0.99) -> None:
+        super().__init__()
+        self.decay = decay
+        self.register_buffer("sums", torch.zeros(2))  # of levels, and how many there are
+        self.register_buffer("errors", torch.zeros(2))  # of delta^2 and sigma^2, as far as known
+        self.regression = RunningRegression([(features, 1.0)], decay) if features else None
+
+    def forward(self, n: int, features: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The level, ``(batch,)`` or a scalar, and the share of the others' mean."""
+        total, count = self.sums.unbind()
+        level = total / torch.where(count > 0, count, 1)
+        if self.regression is not None and features is not None:
+            level = level + features.to(level.dtype) @ self.regression.coefficients
+        wrong, noise = self.errors.clamp(min=0).unbind()
+        both = wrong + noise / (n - 1)
+        return level, torch.where(both > 0, wrong / torch.where(both > 0, both, 1), 1)
+
+    def update(self, values: Tensor, level: Tensor, features: Tensor | None) -> None:
+        """Add one draw: values ``(n, batch)``, and the level that was used for them."""
+        n = values.shape[0]
+        mean, noise = values.mean(0), values.var(0).mean()
+        # The first call has used no level: it says nothing about one.
+        known = (self.sums[1] > 0).to(noise.dtype)
+        wrong = (mean - level).square().mean() - noise / n
+        if self.regression is not None and features is not None:
+            self.regression.update(features.unsqueeze(1).to(mean.dtype), mean.unsqueeze(1))
+            mean = mean - features.to(mean.dtype) @ self.regression.coefficients.to(mean.dtype)
+        new = torch.stack([mean.mean(), torch.ones_like(noise)])
+        errors = known * torch.stack([wrong, noise])
+        mix(self.decay, [self.sums, self.errors], [new, errors], whole=True)
 
 
 def mix(

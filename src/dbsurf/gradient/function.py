@@ -7,7 +7,7 @@ data beside the samples, results as numpy arrays or plain numbers, auxiliary res
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -98,18 +98,17 @@ class Evaluator:
         """Whether the loss may reach the samples through aux as well as through f."""
         return self.has_aux and not _without_graph(self.aux)
 
-    def with_gradient(
-        self, samples: Tensor, *, required: bool = True
-    ) -> tuple[Tensor, Tensor | None]:
+    def with_gradient(self, samples: Any, *, required: bool = True) -> tuple[Tensor, Any]:
         """The values of f with their graph, and the gradient of f at each sample, detached.
 
-        The gradient is None if f has none. If it is not finite, that is an error if the gradient
-        is required; otherwise it counts as none.
+        The gradient is None if f has none, otherwise like the samples: one tensor, or a tuple or
+        dict of them. If it is not finite, that is an error if the gradient is required; otherwise
+        it counts as none.
         """
         if checks.transformed():
             found = True
 
-            def tracked(points: Tensor) -> Tensor:
+            def tracked(points: Any) -> Tensor:
                 nonlocal found
                 answer = self(points)
                 found = answer.requires_grad  # here: whether it depends on the points
@@ -117,19 +116,24 @@ class Evaluator:
 
             values, pull, *_ = torch.func.vjp(tracked, samples)
             (gradient,) = pull(torch.ones_like(values))
-            return values, gradient.detach() if found else None
+            return values, each(Tensor.detach, gradient) if found else None
         with torch.inference_mode(False), torch.enable_grad():
-            inputs = samples.clone().requires_grad_()
+            inputs = each(lambda x: x.clone().requires_grad_(), samples)
             values = self(inputs)
             return values, self.gradient(values, inputs, required=required)
 
-    def gradient(self, values: Tensor, inputs: Tensor, *, required: bool = True) -> Tensor | None:
+    def gradient(self, values: Tensor, inputs: Any, *, required: bool = True) -> Any:
         """The gradient of computed values with respect to the inputs; None if there is none."""
-        if not (values.requires_grad and inputs.requires_grad):
+        tensors = tensors_in(inputs)
+        if not (values.requires_grad and all(x.requires_grad for x in tensors)):
             return None
         # (Autocast is off here: a backward under it computes float32 products in half precision.)
-        (found,) = torch.autograd.grad(values.sum(), inputs, allow_unused=True, retain_graph=True)
-        return usable_gradient(found, required=required, validate=self.validate)
+        found = torch.autograd.grad(values.sum(), tensors, allow_unused=True, retain_graph=True)
+        usable = usable_gradients(found, tensors, required=required, validate=self.validate)
+        if usable is None:
+            return None
+        rest = iter(usable)
+        return each(lambda _: next(rest), inputs)
 
     def _ask(self, samples: Any) -> tuple[Tensor, Any]:
         """Values and aux for some of the samples."""
@@ -191,11 +195,22 @@ def function_values(
     if values.shape != shape or not values.is_floating_point():
         raise ValueError(
             f"{name} one floating-point tensor of shape {tuple(shape)} (n, *batch), "
-            f"got {values.dtype} of shape {tuple(values.shape)}"
+            f"got {values.dtype} of shape {tuple(values.shape)}{_hint(values.shape, shape)}"
         )
     if finite and not bool(torch.isfinite(values.detach()).all()):
         checks.finite_tensor(values, f"{name} finite values")
     return values
+
+
+def _hint(got: torch.Size, wanted: torch.Size) -> str:
+    """What is probably missing where f has summed over the last axes of the batch."""
+    missing = len(wanted) - len(got)
+    if missing < 1 or got != wanted[: len(got)] or not got:
+        return ""
+    return (
+        f"; if f is one value for all of the last {'axis' if missing == 1 else f'{missing} axes'}, "
+        f"the distribution must be Independent(dist, {missing})"
+    )
 
 
 def as_function_values(values: Any, shape: torch.Size, like: Tensor, *, finite: bool) -> Tensor:
@@ -205,16 +220,26 @@ def as_function_values(values: Any, shape: torch.Size, like: Tensor, *, finite: 
     return function_values(values, shape, finite=finite, name="f_values must be")
 
 
-def usable_gradient(found: Tensor | None, *, required: bool, validate: bool) -> Tensor | None:
-    """The gradient of f if it is finite, otherwise an error or None."""
-    if found is None:
+def usable_gradients(
+    found: Sequence[Tensor | None], samples: Sequence[Tensor], *, required: bool, validate: bool
+) -> list[Tensor] | None:
+    """The gradients of f if they are finite, otherwise an error or None.
+
+    f may use some of several tensors of samples only: its gradient is 0 for the others.
+    """
+    if all(one is None for one in found):
         return None
-    if required:
-        if validate:
-            checks.finite_tensor(found, "f must have a finite gradient at 0 and 1")
-        return found.detach()
-    # (The sum is not finite if an entry is not, and is quicker to check.)
-    return found.detach() if bool(torch.isfinite(found.sum())) else None
+    usable = []
+    for one, tensor in zip(found, samples, strict=True):
+        gradient = torch.zeros_like(tensor) if one is None else one.detach()
+        if required:
+            if validate:
+                checks.finite_tensor(gradient, "f must have a finite gradient at 0 and 1")
+        # (The sum is not finite if an entry is not, and is quicker to check.)
+        elif not bool(torch.isfinite(gradient.sum())):
+            return None
+        usable.append(gradient)
+    return usable
 
 
 def _as_tensor(answer: Any, shape: torch.Size, like: Tensor) -> Any:
@@ -261,27 +286,3 @@ def _without_graph(aux: Any) -> bool:
     if isinstance(aux, (tuple, list)):
         return all(map(_without_graph, aux))
     return aux is None or isinstance(aux, (int, float, complex, str, bytes, np.ndarray, np.generic))
-
-
-# --- autocast -------------------------------------------------------------------------------------
-
-AUTOCAST = ("cpu", "cuda")  # devices whose autocast is looked at
-
-
-def autocast_now() -> list[tuple[str, torch.dtype]]:
-    """The devices whose autocast is on, with its dtype."""
-    return [
-        (device, torch.get_autocast_dtype(device))
-        for device in AUTOCAST
-        if torch.is_autocast_enabled(device)
-    ]
-
-
-def full_precision(
-    autocast: Sequence[tuple[str, torch.dtype]],
-) -> AbstractContextManager[object]:
-    """Turn autocast off: sums over samples and control variates need all digits."""
-    stack = ExitStack()
-    for device, _ in autocast:
-        stack.enter_context(torch.autocast(device, enabled=False))
-    return stack

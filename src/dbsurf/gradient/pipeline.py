@@ -22,15 +22,14 @@ from torch import Tensor
 from dbsurf import checks
 from dbsurf.distributions import ByLogits, Combination, Coordinates, coordinates
 from dbsurf.gradient.attach import attach
+from dbsurf.gradient.autocast import autocast_now, full_precision
 from dbsurf.gradient.collect import collect
 from dbsurf.gradient.context import check_context
 from dbsurf.gradient.declaration import ANY, GradF
 from dbsurf.gradient.function import (
     Evaluator,
     as_function_values,
-    autocast_now,
     each,
-    full_precision,
 )
 
 if TYPE_CHECKING:
@@ -69,8 +68,8 @@ class Draw(Generic[Law]):
         context: the features given by the caller for each batch element, if any.
         prepared: what `Estimator.prepare` returned, before f was evaluated at the samples.
         f_values: ``(n, *batch)``, detached, at least float32, minus the caller's baseline.
-        grad_f: gradient of f at each sample, like ``samples``; empty where it is not used or f has
-            none.
+        grad_f: gradient of f at each sample, like ``samples``; an empty tensor where it is not used
+            or f has none.
         baseline: the caller's baseline, which was subtracted from the f-values.
     """
 
@@ -80,7 +79,7 @@ class Draw(Generic[Law]):
     context: Tensor | None
     prepared: Any
     f_values: Tensor
-    grad_f: Tensor
+    grad_f: Any
     baseline: Tensor | float = 0.0
 
     @property
@@ -143,7 +142,7 @@ class Call(Generic[Law]):
                 draw = replace(draw, hidden=estimator.probe(draw, self.f))
         return draw
 
-    def evaluated(self, draw: Draw[Law]) -> tuple[Tensor, Tensor | None]:
+    def evaluated(self, draw: Draw[Law]) -> tuple[Tensor, Any]:
         """f at the samples, and its gradient there where it is used."""
         if self.wants_grad_f:
             return self.f.with_gradient(draw.samples, required=self.required)
@@ -155,11 +154,12 @@ class Call(Generic[Law]):
             return self.attach(draw, self.f(draw.samples), None)
         # Without a backward pass to wait for, the gradient of f is computed at once.
         waits = torch.is_grad_enabled() and not checks.transformed()
-        if waits and isinstance(self.law, ByLogits):
-            return self._attached_later(draw, self.law)
+        parts = [part for part in self.law.parts if isinstance(part, ByLogits)]
+        if waits and len(parts) == len(self.law.parts):
+            return self._attached_later(draw, [part.parameter for part in parts])
         return self.attach(draw, *self.evaluated(draw))
 
-    def attach(self, draw: Draw[Law], f_values: Tensor, grad_f: Tensor | None) -> Tensor:
+    def attach(self, draw: Draw[Law], f_values: Tensor, grad_f: Any) -> Tensor:
         """The same for f-values that are known, and their gradient at the samples."""
         draw, combination = self.concluded(draw, f_values, grad_f)
         return self._send(self.estimator.average(f_values, draw), combination, draw)
@@ -177,7 +177,7 @@ class Call(Generic[Law]):
         return self.attach(draw, f_values, grad_f)
 
     def concluded(
-        self, draw: Draw[Law], f_values: Tensor, grad_f: Tensor | None
+        self, draw: Draw[Law], f_values: Tensor, grad_f: Any
     ) -> tuple[Draw[Law], Combination]:
         """The complete draw and the estimate; the state has learned from them."""
         with torch.no_grad():
@@ -194,7 +194,7 @@ class Call(Generic[Law]):
             with torch.no_grad():
                 self.estimator.learn(draw, combination)
 
-    def _complete(self, draw: Draw[Law], f_values: Tensor, grad_f: Tensor | None) -> Draw[Law]:
+    def _complete(self, draw: Draw[Law], f_values: Tensor, grad_f: Any) -> Draw[Law]:
         """The draw with the f-values: detached, at least float32, minus the caller's baseline."""
         f_values = f_values.detach()
         if f_values.dtype.itemsize < 4:
@@ -206,11 +206,11 @@ class Call(Generic[Law]):
             grad_f = self.without_grad_f(draw) if self.required else NOT_YET
         return replace(draw, f_values=f_values, grad_f=grad_f, baseline=baseline)
 
-    def without_grad_f(self, draw: Draw[Law]) -> Tensor:
+    def without_grad_f(self, draw: Draw[Law]) -> Any:
         """Zeros, where f has no gradient and the estimate is right without; else an error."""
         if not self.estimator.unbiased:
             raise no_gradient(self.estimator)
-        return torch.zeros_like(draw.samples)
+        return each(torch.zeros_like, draw.samples)
 
     def _send(self, value: Tensor, combination: Combination, draw: Draw[Law]) -> Tensor:
         for parameter, gradient in self.law.targets(combination, draw.samples):
@@ -219,17 +219,19 @@ class Call(Generic[Law]):
 
     # --- where the gradient of f comes with the backward pass -------------------------------------
 
-    def _attached_later(self, draw: Draw[Law], law: ByLogits) -> Tensor:
+    def _attached_later(self, draw: Draw[Law], parameters: list[Tensor]) -> Tensor:
         """Evaluate f so that its gradient at the samples is collected in the backward pass."""
-        later = Later(self, draw)
-        inputs, upstream = collect(law.parameter, draw.samples, law.batch_shape, later)
+        law, later = self.law, Later(self, draw)
+        each_part = law.unpack(draw.samples)
+        tracked, upstream = collect(parameters, each_part, law.batch_shape, later)
+        inputs = law.pack(tracked)
         f_values = self.f(inputs)
         if self.f.aux_has_graph:
             # What reaches the samples in the backward pass is then not the gradient of f alone.
             later.cancelled = True
             grad_f = self.f.gradient(f_values, inputs, required=self.required)
             return self.attach(draw, f_values, grad_f)
-        if self.required and inputs.requires_grad and not f_values.requires_grad:
+        if self.required and tracked[0].requires_grad and not f_values.requires_grad:
             self.without_grad_f(draw)  # a biased estimator refuses here, not in the backward pass
         value = self.estimator.average(f_values, draw) + upstream.to(f_values.dtype)
         later.draw = self._complete(draw, f_values, NOT_YET)
@@ -259,16 +261,16 @@ class Later(Generic[Law]):
     def validate(self) -> bool:
         return self.call.estimator.validate and not self.cancelled
 
-    def gradient(self, grad_f: Tensor | None) -> Tensor | None:
+    def gradient(self, grad_f: list[Tensor] | None) -> list[Tensor] | None:
         """Update the state once; return the estimate, unless it was attached in the forward."""
         if self.cancelled:
             return None
         call, draw, combination = self.call, self.draw, self.combination
         with full_precision(autocast_now()):
-            if grad_f is None and self.required:
-                grad_f = call.without_grad_f(draw)
             if grad_f is not None:
-                draw = replace(draw, grad_f=grad_f)
+                draw = replace(draw, grad_f=call.law.pack(grad_f))
+            elif self.required:
+                draw = replace(draw, grad_f=call.without_grad_f(draw))
             if combination is None:
                 combination = call.estimator.combine(draw)
             if not self.learned and call.estimator.learns:
@@ -276,8 +278,8 @@ class Later(Generic[Law]):
                 call.learn(draw, combination)
             if self.combination is not None:
                 return None
-            ((_, gradient),) = call.law.targets(combination, draw.samples)
-        return gradient
+            targets = call.law.targets(combination, draw.samples)
+        return [gradient for _, gradient in targets]
 
 
 def no_gradient(estimator: object) -> ValueError:

@@ -1,14 +1,23 @@
-"""Estimators by name, for command lines and configuration files."""
+"""Estimators by name, for command lines and configuration files.
+
+A name is that of a registered class, or ``package.module:Class`` for any other. Another
+distribution makes its estimators known by entry points of the group ``dbsurf.estimators``.
+"""
 
 from __future__ import annotations
 
 import ast
 import difflib
+import functools
+import importlib
 import inspect
+import warnings
+from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
 from dbsurf.gradient.estimator import Estimator
 
+ENTRY_POINTS = "dbsurf.estimators"
 ESTIMATORS: dict[str, type[Estimator]] = {}
 Kind = TypeVar("Kind", bound=type[Estimator])
 
@@ -48,6 +57,23 @@ def unregister(kind: type[Estimator]) -> None:
     ESTIMATORS.pop(kind.__name__.lower(), None)
 
 
+@functools.cache
+def load_entry_points() -> None:
+    """Register the estimators of other distributions, once in a process.
+
+    One that cannot be loaded is left out, with a warning.
+    """
+    for entry in entry_points(group=ENTRY_POINTS):
+        try:
+            register(entry.load())
+        except Exception as error:  # whatever another distribution does wrong
+            warnings.warn(
+                f"the estimator {entry.name} = {entry.value} cannot be loaded: {error}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+
 def available() -> list[str]:
     """Names that `get` knows.
 
@@ -56,16 +82,47 @@ def available() -> list[str]:
         >>> "dbsurf" in dbsurf.available()
         True
     """
+    load_entry_points()
     return list(ESTIMATORS)
 
 
 def estimator_class(name: object) -> type[Estimator]:
-    """The class with this name; capital letters do not matter."""
+    """The class with this name, or that ``package.module:Class`` names.
+
+    Capital letters do not matter in a name, and do in a path.
+    """
+    if isinstance(name, str) and ":" in name:
+        return _class_at(name)
     found = ESTIMATORS.get(name.lower()) if isinstance(name, str) else None
+    if found is None:
+        load_entry_points()
+        found = ESTIMATORS.get(name.lower()) if isinstance(name, str) else None
     if found is None:
         near = difflib.get_close_matches(str(name).lower(), ESTIMATORS, 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"name must be one of {', '.join(available())}, got {name!r}{hint}")
+        raise ValueError(
+            f"name must be one of {', '.join(available())}, or package.module:Class, "
+            f"got {name!r}{hint}"
+        )
+    return found
+
+
+def _class_at(path: str) -> type[Estimator]:
+    """The estimator that ``package.module:Class`` names; the module is imported."""
+    place, _, name = path.partition(":")
+    try:
+        found = getattr(importlib.import_module(place), name, None)
+    except Exception as error:  # whatever the module raises while it is imported
+        raise ValueError(
+            f"name must be package.module:Class with a module that can be imported, got {path!r}: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    if not (isinstance(found, type) and issubclass(found, Estimator)):
+        got = "which is not there" if found is None else f"which is {found!r}"
+        raise ValueError(
+            f"name must be package.module:Class with a subclass of dbsurf.Estimator, got {path!r}, "
+            f"{got}"
+        )
     return found
 
 
@@ -73,8 +130,9 @@ def get(name: str, n: int | None = None, **options: Any) -> Estimator:
     """Build an estimator by its name, or by the call that one would type.
 
     Args:
-        name: one of `available`, capital letters do not matter; or a whole call, such as
-            ``'DBsurf(4, alpha="preserve")'``, without further arguments.
+        name: one of `available`, capital letters do not matter; ``package.module:Class`` for any
+            other class; or a whole call, such as ``'DBsurf(4, alpha="preserve")'`` or
+            ``"package.module:Class(4)"``, without further arguments.
         n: number of samples; only ``"exact"`` does without.
         options: what else the estimator takes, for example ``alpha`` for ``"dbsurf"``.
 
@@ -107,9 +165,14 @@ def read_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:
     Examples:
         >>> read_call('DBsurf(4, alpha="preserve")')
         ('DBsurf', [4], {'alpha': 'preserve'})
+        >>> read_call("package.module:Class(4)")
+        ('package.module:Class', [4], {})
     """
+    place, colon, rest = text.partition(":")
+    if not colon or "(" in place:  # no path: a colon behind the bracket is part of an argument
+        place, colon, rest = "", "", text
     try:
-        call = ast.parse(text, mode="eval").body
+        call = ast.parse(rest, mode="eval").body
         if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
             raise ValueError(text)
         arguments = [ast.literal_eval(argument) for argument in call.args]
@@ -118,4 +181,4 @@ def read_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:
         raise ValueError(
             f"name must be an estimator or a call of one with literal arguments, got {text!r}"
         ) from None
-    return call.func.id, arguments, options
+    return place + colon + call.func.id, arguments, options

@@ -47,6 +47,9 @@ class ELBO(PyroELBO):  # type: ignore[misc]
 
     Args:
         estimator: an estimator of dbsurf. If it learns, keep it and save its ``state_dict``.
+        context: a function of the arguments of the model that returns features for each element of
+            the plates that all discrete sites share, ``(*batch, features)``, for estimators that
+            learn. With a subsampled plate it would have to know the subsample.
         max_plate_nesting: the largest number of nested plates; found by a run if not given.
 
     Examples:
@@ -66,11 +69,22 @@ class ELBO(PyroELBO):  # type: ignore[misc]
         <class 'float'>
     """
 
-    def __init__(self, estimator: Estimator, *, max_plate_nesting: float = math.inf) -> None:
+    def __init__(
+        self,
+        estimator: Estimator,
+        *,
+        context: Callable[..., Tensor] | None = None,
+        max_plate_nesting: float = math.inf,
+    ) -> None:
         if not isinstance(estimator, Estimator):
             raise ValueError(f"estimator must be one of dbsurf, got {type(estimator).__name__}")
+        if context is not None and not callable(context):
+            raise ValueError(
+                "context must be a function of the arguments of the model, got "
+                f"{type(context).__name__}"
+            )
         super().__init__(max_plate_nesting=max_plate_nesting)
-        self.estimator = estimator
+        self.estimator, self.context = estimator, context
         self.dependent = False  # whether a discrete site was found to depend on an earlier one
 
     # --- what Pyro calls ------------------------------------------------------------------------
@@ -136,7 +150,8 @@ class ELBO(PyroELBO):  # type: ignore[misc]
         # Between 0 and 1 a Bernoulli law has a density for no one but the estimator.
         validate = Distribution._validate_args and not relaxed
         with pyro.validation_enabled(validate):
-            value = self.estimator(f, joined.law)
+            features = None if self.context is None else self.context(*run.args, **run.kwargs)
+            value = self.estimator(f, joined.law, context=features)
         return _counted_once(value, *outside[-1])
 
     def _of_dependent_sites(self, run: Run) -> Tensor:

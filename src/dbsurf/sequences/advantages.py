@@ -34,7 +34,7 @@ from torch import Tensor
 
 from dbsurf import checks
 from dbsurf.sequences import baselines
-from dbsurf.sequences.codes import described
+from dbsurf.sequences.codes import check_mask, check_tokens, described, is_real
 
 Name = Literal["leave-one-out", "prefix-mean", "shrinkage", "optimal", "group-mean", "standardised"]
 
@@ -119,11 +119,11 @@ def squared_scores(logits: Tensor, tokens: Tensor, mask: Tensor | None = None) -
     Returns:
         ``(rows, T)``, detached.
     """
-    if not isinstance(logits, Tensor) or logits.ndim < 2 or logits.shape[:-1] != tokens.shape:
-        raise ValueError(
-            "tokens must have the shape of logits without the vocabulary, got tokens "
-            f"{described(tokens)} and logits {described(logits)}"
-        )
+    check_tokens(logits, tokens)
+    if tokens.ndim < 1:
+        raise ValueError(f"tokens must have shape (rows, T), got {described(tokens)}")
+    if mask is not None:
+        check_mask(mask, tokens.shape, f"of the shape of tokens {tuple(tokens.shape)}")
     with torch.no_grad():
         probs = logits.softmax(-1)
         own = probs.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
@@ -131,6 +131,16 @@ def squared_scores(logits: Tensor, tokens: Tensor, mask: Tensor | None = None) -
         if mask is not None:
             steps = steps.masked_fill(~mask, 0)
         return steps.cumsum(-1)
+
+
+def as_tensor(values: Any, name: str) -> Tensor:
+    """Numbers of a tensor, an array or a list."""
+    try:
+        return torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(
+            f"{name} must be numbers: a tensor, an array or a list, got {described(values)}"
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -165,9 +175,11 @@ class _Rows:
         otherwise: float | None,
     ) -> _Rows:
         """The rows, if all of them have the right form."""
-        rewards, group = torch.as_tensor(rewards).detach(), torch.as_tensor(group)
-        if rewards.ndim != 1 or not len(rewards):
-            raise ValueError(f"rewards must be flat, (rows,), got {described(rewards)}")
+        rewards, group = as_tensor(rewards, "rewards").detach(), as_tensor(group, "group")
+        if rewards.ndim != 1 or not len(rewards) or rewards.is_complex():
+            raise ValueError(
+                f"rewards must be flat real numbers, (rows,), got {described(rewards)}"
+            )
         if not rewards.is_floating_point():
             rewards = rewards.to(torch.get_default_dtype())
         bad = int((~torch.isfinite(rewards)).sum())
@@ -182,14 +194,13 @@ class _Rows:
                 f"group must have one integer for each of {len(rewards)} rows, the row's prompt, "
                 f"got {described(group)}"
             )
-        if mask is not None and (
-            mask.ndim != 2 or len(mask) != len(rewards) or mask.dtype != torch.bool
-        ):
-            raise ValueError(
-                f"mask must be a bool tensor of shape ({len(rewards)}, T), got {described(mask)}"
-            )
-        if tokens is not None and (tokens.ndim != 2 or len(tokens) != len(rewards)):
-            raise ValueError(f"tokens must have shape ({len(rewards)}, T), got {described(tokens)}")
+        for name, rows in (("mask", mask), ("tokens", tokens)):
+            table = isinstance(rows, Tensor) and rows.ndim == 2 and len(rows) == len(rewards)
+            if rows is not None and (not table or (name == "mask" and rows.dtype != torch.bool)):
+                raise ValueError(
+                    f"{name} must be {'a bool' if name == 'mask' else 'a'} tensor of shape "
+                    f"({len(rewards)}, T), got {described(rows)}"
+                )
         if otherwise is not None and not checks.is_finite_number(otherwise):
             raise ValueError(f"otherwise must be a finite number or None, got {otherwise!r}")
         _, prompt, number = torch.unique(group, return_inverse=True, return_counts=True)
@@ -293,7 +304,8 @@ def _optimal(rows: _Rows) -> Tensor:
     """
     plain = _leave_one_out(rows)
     energy = rows.energy
-    if energy is None or energy.ndim not in (1, 2) or len(energy) != len(rows.rewards):
+    fits = energy is not None and is_real(energy) and energy.ndim in (1, 2)
+    if energy is None or not fits or len(energy) != len(rows.rewards):
         raise ValueError(
             f"energy must have shape ({len(rows.rewards)},) or ({len(rows.rewards)}, T) for "
             f'"optimal", got {described(energy)}'

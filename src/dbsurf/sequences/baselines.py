@@ -18,6 +18,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from dbsurf import checks
 from dbsurf.sequences.codes import count, described, group_count
 
 
@@ -108,7 +109,7 @@ def prefix_mean(
     if isinstance(strength, bool) or not isinstance(strength, (int, float)) or not strength > 0:
         raise ValueError(f"strength must be a number > 0, got {strength!r}")
     f_values = _beside(f_values, peers)
-    if tokens.shape != peers.shape[1:]:
+    if not isinstance(tokens, Tensor) or tokens.shape != peers.shape[1:]:
         raise ValueError(
             f"tokens must have shape {tuple(peers.shape[1:])} (n, *batch, T) as peers have, "
             f"got {described(tokens)}"
@@ -216,11 +217,13 @@ class RunningMean(nn.Module):
             f_values: ``(n, *batch)``.
         """
         prompts = self._checked(prompts)
-        if f_values.shape[1:] != prompts.shape:
+        if not isinstance(f_values, Tensor) or f_values.shape[1:] != prompts.shape:
             raise ValueError(
                 f"f_values must have shape (n, *batch) with batch {tuple(prompts.shape)} as in "
-                f"prompts, got {tuple(f_values.shape)}"
+                f"prompts, got {described(f_values)}"
             )
+        _group_size(f_values, 1)
+        checks.finite_tensor(f_values, "f_values must be finite", optional=False)
         means = f_values.mean(0).reshape(-1).to(self.total)
         index = prompts.reshape(-1)
         times = torch.zeros_like(self.weight).index_add_(0, index, torch.ones_like(means))
@@ -232,9 +235,10 @@ class RunningMean(nn.Module):
         self.weight.mul_(kept).add_(new)
 
     def _checked(self, prompts: Tensor) -> Tensor:
-        size = len(self.weight)
-        outside = prompts.numel() and not 0 <= int(prompts.min()) <= int(prompts.max()) < size
-        if prompts.dtype != torch.int64 or outside:
+        size, whole = len(self.weight), isinstance(prompts, Tensor) and prompts.dtype == torch.int64
+        if whole and prompts.numel():
+            whole = 0 <= int(prompts.min()) <= int(prompts.max()) < size
+        if not whole:
             raise ValueError(
                 f"prompts must be int64 numbers from 0 to {size - 1}, got {described(prompts)}"
             )

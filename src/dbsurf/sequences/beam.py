@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from dbsurf.sequences.codes import Group, check_rows, described
+from dbsurf.sequences.codes import Group, check_rows, described, is_real
 from dbsurf.sequences.inverse import first_arrivals
 
 
@@ -177,7 +177,8 @@ def without_replacement_loss(
     References:
         Kool, van Hoof, Welling, Buy 4 REINFORCE Samples, Get a Baseline for Free!, 2019.
     """
-    if log_probs.shape != f_values.shape or log_probs.shape[1:] != threshold.shape:
+    fits = is_real(log_probs) and is_real(f_values) and is_real(threshold) and log_probs.ndim > 0
+    if not fits or log_probs.shape != f_values.shape or log_probs.shape[1:] != threshold.shape:
         raise ValueError(
             "log_probs and f_values must have shape (n, *batch) and threshold (*batch), got "
             f"{described(log_probs)}, {described(f_values)} and {described(threshold)}"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from dbsurf.checks import transformed
 from dbsurf.sequences.inverse import Interval, invert
 
 if TYPE_CHECKING:
@@ -329,11 +330,8 @@ def check_rows(logits: object, finished: Tensor | None, shape: torch.Size, first
         )
     if not logits.is_floating_point():
         raise ValueError(f"logits must be floating-point, got {logits.dtype}")
-    if finished is not None and (finished.shape != shape or finished.dtype != torch.bool):
-        raise ValueError(
-            f"finished must be a bool tensor of shape {tuple(shape)} ({first}, *batch), "
-            f"got {described(finished)}"
-        )
+    if finished is not None:
+        check_mask(finished, shape, f"of shape {tuple(shape)} ({first}, *batch)", "finished")
 
 
 def count(value: object, name: str, owner: str) -> int:
@@ -349,6 +347,39 @@ def group_count(n: int, groups: object) -> int:
     if n % number:
         raise ValueError(f"groups must divide n = {n}, got {number}")
     return number
+
+
+def check_mask(mask: object, shape: torch.Size, wanted: str, name: str = "mask") -> None:
+    """Check that a mask is a bool tensor of that shape, which ``wanted`` has in words."""
+    if not isinstance(mask, Tensor) or mask.shape != shape or mask.dtype != torch.bool:
+        raise ValueError(f"{name} must be a bool tensor {wanted}, got {described(mask)}")
+
+
+def check_tokens(logits: Tensor, tokens: Tensor) -> None:
+    """Check that tokens ``(*shape)`` are numbers of the vocabulary of ``(*shape, vocabulary)``."""
+    tensors = isinstance(logits, Tensor) and isinstance(tokens, Tensor)
+    if not tensors or not logits.ndim or logits.shape[:-1] != tokens.shape:
+        raise ValueError(
+            "tokens must have the shape of logits without the vocabulary, got tokens "
+            f"{described(tokens)} and logits {described(logits)}"
+        )
+    if not logits.is_floating_point() or tokens.dtype != torch.int64:
+        raise ValueError(
+            "logits must be floating-point and tokens int64, got logits "
+            f"{described(logits)} and tokens {described(tokens)}"
+        )
+    if tokens.numel() and not transformed():
+        low, high = map(int, torch.aminmax(tokens))
+        if low < 0 or high >= logits.shape[-1]:
+            raise ValueError(
+                f"tokens must be numbers from 0 to {logits.shape[-1] - 1}, the vocabulary of "
+                f"logits, got {low} to {high}; gather only what the mask has, or clamp"
+            )
+
+
+def is_real(value: object) -> bool:
+    """Whether ``value`` is a tensor of floating-point numbers."""
+    return isinstance(value, Tensor) and value.is_floating_point()
 
 
 def described(value: object) -> str:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from dbsurf import checks
 from dbsurf.gradient.surrogate import surrogate
-from dbsurf.sequences.codes import described
+from dbsurf.sequences.codes import check_mask, check_tokens, described, is_real
 
 Baseline = Tensor | Literal["leave-one-out"] | None
 
@@ -24,11 +24,7 @@ def token_log_probs(logits: Tensor, tokens: Tensor) -> Tensor:
     Returns:
         ``(*shape)``, with the gradient to the logits.
     """
-    if not isinstance(logits, Tensor) or not logits.ndim or logits.shape[:-1] != tokens.shape:
-        raise ValueError(
-            f"tokens must have the shape of logits without the vocabulary, got tokens "
-            f"{described(tokens)} and logits {described(logits)}"
-        )
+    check_tokens(logits, tokens)
     chosen = logits.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
     return chosen - logits.logsumexp(-1)
 
@@ -125,12 +121,10 @@ def rewards_to_go(rewards: Tensor, *, mask: Tensor | None = None, discount: floa
     """
     if not isinstance(discount, (int, float)) or not 0 <= discount <= 1:
         raise ValueError(f"discount must be a number in [0, 1], got {discount!r}")
+    if not isinstance(rewards, Tensor) or not rewards.ndim or rewards.is_complex():
+        raise ValueError(f"rewards must be a real tensor (*shape, T), got {described(rewards)}")
     if mask is not None:
-        if mask.shape != rewards.shape or mask.dtype != torch.bool:
-            raise ValueError(
-                f"mask must be a bool tensor of the shape of rewards {tuple(rewards.shape)}, "
-                f"got {described(mask)}"
-            )
+        check_mask(mask, rewards.shape, f"of the shape of rewards {tuple(rewards.shape)}")
         rewards = rewards.masked_fill(~mask, 0)
     if discount == 1:
         return rewards.flip(-1).cumsum(-1).flip(-1)
@@ -159,6 +153,8 @@ def _score_part(
 
 def _rewards(rewards: Tensor, name: str, log_probs: Tensor) -> Tensor:
     """The rewards as floating-point numbers: those of 0 and 1 often are integers or bool."""
+    if rewards.is_complex():
+        raise ValueError(f"{name} must be real, got {described(rewards)}")
     if not rewards.is_floating_point():
         return rewards.to(log_probs.dtype)
     # (Here, where one reward is counted once, not once for each token.)
@@ -168,18 +164,15 @@ def _rewards(rewards: Tensor, name: str, log_probs: Tensor) -> Tensor:
 
 def _checked(log_probs: Tensor, mask: Tensor | None) -> Tensor:
     """The mask, all True if not given, once it and the log-probabilities have the right form."""
-    if not isinstance(log_probs, Tensor) or log_probs.ndim < 2:
+    if not is_real(log_probs) or log_probs.ndim < 2:
         raise ValueError(
-            f"log_probs must have shape (n, *batch, T), one for each token, "
+            f"log_probs must have shape (n, *batch, T), floating-point, one for each token, "
             f"got {described(log_probs)}"
         )
     if mask is None:
         return torch.ones_like(log_probs, dtype=torch.bool)
-    if mask.shape != log_probs.shape or mask.dtype != torch.bool:
-        raise ValueError(
-            f"mask must be a bool tensor of the shape of log_probs {tuple(log_probs.shape)} "
-            f"(n, *batch, T), got {described(mask)}"
-        )
+    words = f"of the shape of log_probs {tuple(log_probs.shape)} (n, *batch, T)"
+    check_mask(mask, log_probs.shape, words)
     return mask
 
 

@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -29,6 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     open_streams()
+    search_here()
     try:
         if "--version" in words:
             print(f"dbsurf {version('dbsurf')}")
@@ -57,6 +58,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("dbsurf: error: this machine does not have enough memory", file=sys.stderr)
         return BAD_INPUT
     return 0
+
+
+def search_here() -> None:
+    """Look for modules of the user in the current folder too, behind everything installed.
+
+    The processes of a sweep inherit it.
+    """
+    with suppress(FileNotFoundError):  # the folder was deleted
+        if os.getcwd() not in sys.path:
+            sys.path.append(os.getcwd())
 
 
 def open_streams() -> None:

@@ -19,7 +19,9 @@ from typing import Annotated, Any, Literal, Union
 
 import tyro
 
+from dbsurf_paper.commands import help
 from dbsurf_paper.experiments import registry
+from dbsurf_paper.runs.options import Execution
 
 MODULES = {
     "demo": "dbsurf_paper.commands.demo",
@@ -119,6 +121,10 @@ def parse(words: Sequence[str]) -> tuple[Command, Any]:
             raise ValueError(f"--preset must be one of {listed} for {told}, got {preset!r}")
         extra["default"] = command.presets[preset]
     prog = " ".join(["dbsurf", *command.words])
+    if {"-h", "--help"} & set(rest) and issubclass(command.options, Execution):
+        usual = extra.get("default") or command.options()
+        print(help.text(prog, command.options, usual, colours=colourful()))
+        raise SystemExit(0)
     options = tyro.cli(command.options, args=rest, prog=prog, config=LOOK, **extra)
     return command, options
 

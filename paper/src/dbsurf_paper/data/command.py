@@ -30,7 +30,12 @@ class Options:
     """Data sets (fetch, check; check without names: all in the folder) or files and folders
     (import)."""
     name: str | None = None
-    """import: the set that the files hold, or a new name of your own for other 28x28 images."""
+    """import: the set that the files hold, or a new name of your own for other grey images."""
+    size: int | None = None
+    """import: pixels of a side to which pictures (PNG, JPEG) are scaled; 28 if not given."""
+    test: float | None = None
+    """import: share of the pictures that become test images; if not given, those in folders named
+    test."""
     data_dir: Path | None = None
     """Data folder; by default the one that DBSURF_DATA names."""
 
@@ -48,8 +53,9 @@ def run(options: Options) -> None:
     elif options.action == "import":
         if not options.names:
             raise ValueError("names must give at least one file or folder to import, got none")
+        files = [Path(text) for text in options.names]
         for name, place in import_files(
-            [Path(text) for text in options.names], folder, options.name
+            files, folder, options.name, size=options.size, test=options.test
         ):
             missing = store.lacking(name, folder)
             note = f", without {', '.join(missing)}" if missing else ""

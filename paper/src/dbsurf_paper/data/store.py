@@ -135,13 +135,14 @@ def recorded_hashes(lines: npt.NDArray[np.generic] | None, place: Path) -> dict[
 
 
 def as_images(arrays: Arrays, place: Path) -> Arrays:
-    """Check that the arrays of a user's own set are 28x28 images."""
+    """Check that the arrays of a user's own set are square images of one size."""
+    side = arrays["x_train"].shape[-1:] * 2
     for key in ("x_train", "x_test"):
         array = arrays[key]
-        if array.shape[1:] != (28, 28) or array.dtype != np.uint8 or not len(array):
+        if array.ndim != 3 or array.shape[1:] != side or array.dtype != np.uint8 or not array.size:
             raise ValueError(
-                f"{key} of {place} must be 28x28 images, bytes or numbers in [0, 1], "
-                f"got {array.dtype} of shape {array.shape}"
+                f"{key} of {place} must be square images of one size, such as 28x28, bytes or "
+                f"numbers in [0, 1], got {array.dtype} of shape {array.shape}"
             )
     return arrays
 

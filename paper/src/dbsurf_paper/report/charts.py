@@ -6,6 +6,7 @@ and on a dark background.
 
 from __future__ import annotations
 
+import html
 import io
 import re
 from collections.abc import Iterator, Sequence
@@ -56,6 +57,8 @@ _THEME: Any = {
 _UNWANTED = r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>"
 WIDTH, HEIGHT = 3.5, 2.7  # inches, of one panel
 LETTERS = 40  # in a line of its title
+VALUES = 12  # intervals between the points of a line that say their values
+TOLD = "told-"  # identifiers that become titles
 
 # For files, which have no page to take their colours from.
 _ALONE = (
@@ -96,7 +99,7 @@ def panel_svgs(chart: Chart) -> list[str]:
     for position, panel in enumerate(chart.panels):
         with mpl.rc_context({**STYLE, **_THEME}):
             figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
-            draw(figure.subplots(), panel, look)
+            draw(figure.subplots(), panel, look, hover=True)
             found.append(_svg(figure, f"{chart.name}-{position}"))
     return found
 
@@ -134,10 +137,19 @@ def _whole(chart: Chart, columns: int) -> Figure:
     return figure
 
 
-def draw(axis: Axes, panel: Panel, look: dict[str, Look]) -> None:
-    """The lines of a panel with their bands, or their points with their bars."""
+def draw(axis: Axes, panel: Panel, look: dict[str, Look], *, hover: bool = False) -> None:
+    """The lines of a panel with their bands, or their points with their bars.
+
+    Args:
+        axis: is drawn into.
+        panel: what is drawn.
+        look: of every series.
+        hover: whether points say their values when the mouse is over them, in a page.
+    """
     for line in panel.lines:
         _draw_line(axis, line, look[line.series], markers=panel.markers)
+        if hover:
+            _add_values(axis, line, look[line.series].name, panel.x)
     axis.set(
         title=_plain(fill(panel.title, LETTERS)), xlabel=_plain(panel.x), ylabel=_plain(panel.y)
     )
@@ -181,6 +193,18 @@ def _draw_line(axis: Axes, line: Line, look: Look, *, markers: bool) -> None:
         axis.fill_between(line.x, line.low, line.high, color=colour, alpha=0.15, linewidth=0)
 
 
+def _add_values(axis: Axes, line: Line, name: str, x: str) -> None:
+    """Invisible marks at some points of a line; their identifiers become titles in the SVG."""
+    last = len(line.x) - 1
+    for place in sorted({round(last * part / VALUES) for part in range(VALUES + 1)}):
+        told = f"{name}: {line.y[place]:.4g}"
+        if line.low:
+            told += f" ({line.low[place]:.4g} to {line.high[place]:.4g})"
+        told += f" at {line.x[place]:,g} {x}"
+        (mark,) = axis.plot(line.x[place], line.y[place], "o", markersize=9, alpha=0)
+        mark.set_gid(f"{TOLD}{told.encode().hex()}")
+
+
 def _plain(text: str) -> str:
     """Text for matplotlib, with dollar signs escaped."""
     return text.replace("$", r"\$")
@@ -193,12 +217,18 @@ def _svg(figure: Figure, name: str) -> str:
     text = buffer.getvalue()
     text = text[text.index("<svg") :].strip()
     text = re.sub(_UNWANTED, "", text, flags=re.DOTALL)
+    text = re.sub(f'<g id="{TOLD}([0-9a-f]*)">', _title, text)
     text = re.sub(r'(<svg[^>]*?) width="[^"]*" height="[^"]*"', r"\1", text, count=1)
     text = re.sub(r'\bid="', f'id="{name}-', text)
     text = re.sub(r"(href=\"|url\()#", rf"\1#{name}-", text)
     text = re.sub(r"font-family: [^;\"]*", "font-family: var(--figure-font)", text)
     text = text.replace(INK, "currentColor").replace(RULE, "var(--rule)")
     return re.sub(r"\n\s*", "\n", text)
+
+
+def _title(found: re.Match[str]) -> str:
+    """The beginning of an SVG group that says something when the mouse is over it."""
+    return f"<g><title>{html.escape(bytes.fromhex(found[1]).decode())}</title>"
 
 
 # --- figures of experiments as files --------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The HTML page: one file without scripts and without links to other files."""
+"""The HTML page: one file without scripts; it loads no other file, and links results.csv."""
 
 from __future__ import annotations
 

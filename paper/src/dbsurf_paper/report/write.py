@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from dbsurf_paper.report import markdown, page, provenance, tidy
 from dbsurf_paper.report.collect import DAMAGED, FINISHED, REPEATED, UNFINISHED, Run
-from dbsurf_paper.report.document import Block, Bullets, Missing, Section
+from dbsurf_paper.report.document import Block, Bullets, Chart, Missing, Section
 from dbsurf_paper.report.numbers import counted, listed
 from dbsurf_paper.report.page import Tile
 from dbsurf_paper.runs.experiment import Experiment, ReportParts
 
 PAGE, TEXT, CSV, PARQUET = "report.html", "report.md", "results.csv", "results.parquet"
+FIRST = "first"  # the name of the chart of the first screen
 TITLE = "DBsurf, reproduced: what was run and what it shows"
 
 
@@ -39,9 +42,10 @@ def files(
 
 def sections(runs: Sequence[Run], records: Sequence[Experiment]) -> list[Section]:
     """The report, in order."""
+    found = [section for part in parts_of(records) for section in part.sections(runs)]
     return [
-        headline(runs, records),
-        *(section for part in parts_of(records) for section in part.sections(runs)),
+        headline(runs, records, found),
+        *found,
         provenance.environments(runs),
         provenance.every_run(runs),
     ]
@@ -52,13 +56,20 @@ def parts_of(records: Sequence[Experiment]) -> list[ReportParts]:
     return list({record.report: record.report_parts() for record in records}.values())
 
 
-def headline(runs: Sequence[Run], records: Sequence[Experiment]) -> Section:
-    """The main results in sentences, or a command that would give some."""
+def headline(
+    runs: Sequence[Run], records: Sequence[Experiment], others: Sequence[Section]
+) -> Section:
+    """The main results: the first chart of the report, and sentences; or what would give some."""
     found = [text for texts in sentences(runs, records).values() for text in texts]
-    block: Block = Bullets(tuple(found))
     if not found:
-        block = Missing("No finished run.", "dbsurf demo")
-    return Section("headline", "Main results", (block,))
+        return Section("headline", "Main results", (Missing("No finished run.", "dbsurf demo"),))
+    blocks: list[Block] = [Bullets(tuple(found))]
+    charts = ((one, each) for one in others for each in one.blocks if isinstance(each, Chart))
+    for section, chart in itertools.islice(charts, 1):
+        caption = f"The first of {counted(len(chart.panels), 'panel')} of {section.title}, below."
+        first = replace(chart, name=FIRST, caption=caption, panels=chart.panels[:1])
+        blocks.append(first)
+    return Section("headline", "Main results", tuple(blocks))
 
 
 def sentences(runs: Sequence[Run], records: Sequence[Experiment]) -> dict[str, list[str]]:
@@ -80,10 +91,12 @@ def lead(runs: Sequence[Run]) -> str:
 
 
 def tiles(runs: Sequence[Run], records: Sequence[Experiment]) -> list[Tile]:
-    """Number of runs of each experiment, and their total time."""
+    """Number of runs of each experiment that has any, and their total time."""
     found = []
     for title in dict.fromkeys(record.title for record in records):
         own = [run for run in runs if run.record is not None and run.record.title == title]
+        if not own:
+            continue
         states = Counter(run.state for run in own)
         others = [
             f"{states[state]} {state}" for state in (UNFINISHED, REPEATED, DAMAGED) if states[state]

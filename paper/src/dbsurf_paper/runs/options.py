@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
@@ -21,6 +20,7 @@ EXECUTION: dict[str, Any] = {"identity": False}
 TAKEN = ("n", "name", "validate")
 
 MOST = 10**12  # largest number of steps, images, epochs or draws
+FASTEST = 1e30  # largest rate: optimisers divide it by small numbers, in float32
 #: The largest values of options that decide how much memory a run needs, and of seeds.
 LARGEST = {
     "n": 2**16,
@@ -55,6 +55,9 @@ class Execution:
     """How a run is executed: the options that all experiments share. None changes a result."""
 
     usual_threads: ClassVar[int] = 0  # where --threads is not given; 0 for torch's own number
+    #: For the help: names of options by the title of their group, and command lines.
+    help_groups: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    help_examples: ClassVar[tuple[str, ...]] = ()
 
     out: Path | None = field(default=None, metadata=EXECUTION)
     """Run folder; by default runs/, the experiment, and a name made of the other options."""
@@ -144,13 +147,13 @@ def check_counts(options: Any, lowest: Mapping[str, float]) -> None:
 
 
 def check_rates(options: Any, names: Iterable[str]) -> None:
-    """Raise unless the options of these names are positive, finite numbers."""
+    """Raise unless the options of these names are positive numbers that float32 can hold."""
     for name in names:
         value = getattr(options, name)
         if not value > 0:
             raise ValueError(f"{name} must be above 0, got {value}")
-        if value == math.inf:
-            raise ValueError(f"{name} must be finite, got {value}")
+        if value > FASTEST:
+            raise ValueError(f"{name} must be at most {FASTEST:g}, got {value}")
 
 
 def check_memory(needed: int, what: str) -> None:

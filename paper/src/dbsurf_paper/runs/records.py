@@ -6,10 +6,11 @@ import csv
 import io
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -43,17 +44,73 @@ def read_metrics(folder: Path) -> list[dict[str, float | None]]:
     ]
 
 
+STEP = ".step"  # the step that a run is at, for those who watch it; the run does not read it
+
+
+@contextmanager
+def marking(folder: Path, step: int) -> Iterator[Callable[[int], None]]:
+    """While a run trains: takes the step that it is at, for `marked_step`."""
+    path = folder / STEP
+
+    def mark(step: int) -> None:
+        with suppress(OSError):  # an extra: an error here must not fail the run
+            path.write_text(str(step))
+
+    mark(step)
+    try:
+        yield mark
+    finally:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+def marked_step(folder: Path) -> tuple[float, int] | None:
+    """When a run was at which step; None if it does not say."""
+    path = folder / STEP
+    try:
+        return path.stat().st_mtime, int(path.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+#: Numbers whose names begin so are shown together; the others are of the run.
+GROUPS = ("train", "test", "gradient", "entropy")
+
+
+def tag(name: str) -> str:
+    """The name of a number in TensorBoard, where what comes before a slash is a group.
+
+    >>> tag("train_negative_elbo"), tag("loss"), tag("seconds")
+    ('train/negative_elbo', 'train/loss', 'run/seconds')
+    """
+    first, _, rest = name.partition("_")
+    if first in GROUPS and rest:
+        return f"{first}/{rest}"
+    return "train/loss" if name == "loss" else f"run/{name}"
+
+
 class Events:
     """Scalars for TensorBoard; events of an interrupted run after its checkpoint are purged.
+
+    They are in the run folder itself, so that TensorBoard calls the run by the name of its folder.
 
     Args:
         folder: the run folder.
         step: the step at which the run starts or continues.
+        settings: what the run computes, shown as hyperparameters.
         enabled: whether to write events at all.
     """
 
-    def __init__(self, folder: Path, step: int, *, enabled: bool = True) -> None:
-        self._writer, self._place = None, folder / "tensorboard"
+    def __init__(
+        self,
+        folder: Path,
+        step: int,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        enabled: bool = True,
+    ) -> None:
+        self._writer, self._place = None, folder
+        self._settings = settings if step == 0 else None
         if enabled:
             from torch.utils.tensorboard import SummaryWriter
 
@@ -63,13 +120,31 @@ class Events:
         """One point for every number of a row of the metrics, at its step."""
         if self._writer is not None:
             step = row["step"]
+            numbers = {tag(name): value for name, value in row.items() if name != "step"}
             try:
-                for name, value in row.items():
-                    if name != "step" and value is not None:
+                self._add_settings(numbers)
+                for name, value in numbers.items():
+                    if value is not None:
                         self._writer.add_scalar(name, value, step)
                 self._writer.flush()
             except OSError as error:  # TensorBoard's own error does not name the file
                 raise OSError(error.errno, error.strerror, str(self._place)) from error
+
+    def _add_settings(self, numbers: Iterable[str]) -> None:
+        """Once: the hyperparameters, and the numbers that stand beside them."""
+        if self._writer is None or self._settings is None:
+            return
+        from torch.utils.tensorboard.summary import hparams
+
+        known = {
+            name: value if isinstance(value, bool | int | float | str) else str(value)
+            for name, value in self._settings.items()
+            if value is not None
+        }
+        file: Any = self._writer.file_writer
+        for summary in hparams(known, dict.fromkeys(numbers, 0.0)):
+            file.add_summary(summary)
+        self._settings = None
 
     def __enter__(self) -> Events:
         return self
@@ -97,7 +172,7 @@ def add_picture(folder: Path, name: str, picture: Path, step: int) -> None:
     from matplotlib.image import imread
     from torch.utils.tensorboard import SummaryWriter
 
-    place = str(folder / "tensorboard")
+    place = str(folder)
     try:
         with SummaryWriter(place) as writer:
             writer.add_image(name, imread(picture)[..., :3], step, dataformats="HWC")

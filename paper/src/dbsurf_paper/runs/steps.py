@@ -8,9 +8,9 @@ import torch
 
 from dbsurf_paper.progress import StepBar
 from dbsurf_paper.runs.checkpoint import NEWEST, check_optimiser
+from dbsurf_paper.runs.interruption import Interruption
 from dbsurf_paper.runs.life import Life
-from dbsurf_paper.runs.processes import Interruption
-from dbsurf_paper.runs.records import KEPT, Events, Row
+from dbsurf_paper.runs.records import KEPT, Events, Row, marking
 
 
 class Trainer(Protocol):
@@ -98,13 +98,14 @@ class Steps:
         """Train until so many steps are done, by default all, or until a signal asks to stop."""
         trainer, life, end = self._trainer, self.life, self.total if until is None else until
         on = self._tensorboard and self._evaluate_every > 0
-        events = Events(life.folder, trainer.steps, enabled=on)
+        events = Events(life.folder, trainer.steps, life.config, enabled=on)
         bar = StepBar(self.title(), self.total, trainer.steps)
         if self._evaluate_every and trainer.steps == 0:
             self._evaluate(events)
         elif self._evaluate_every:
             life.record()  # the file may be newer than the checkpoint, or damaged
-        with Interruption() as interruption, life.watch.running(), events, bar:
+        marks = marking(life.folder, trainer.steps)
+        with Interruption() as interruption, life.watch.running(), events, bar, marks as mark:
             while trainer.steps < end:
                 trainer.step()
                 done, asked = trainer.steps, interruption.requested
@@ -124,6 +125,7 @@ class Steps:
                     bar.line(done, self.note())  # after saving: the terminal may be gone
                 if bar.due():
                     bar.show(done, self.note())
+                    mark(done)
 
     def _due(self, done: int) -> bool:
         """Whether metrics are to be measured after so many steps."""

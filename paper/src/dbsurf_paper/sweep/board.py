@@ -9,7 +9,7 @@ from typing import Literal
 
 from dbsurf_paper.experiments.registry import experiment
 from dbsurf_paper.runs.folder import holder, read_summary
-from dbsurf_paper.runs.records import METRICS, read_metrics
+from dbsurf_paper.runs.records import METRICS, marked_step, read_metrics
 from dbsurf_paper.sweep.run import Run
 
 State = Literal["waiting", "running", "elsewhere", "done", "failed"]
@@ -22,8 +22,8 @@ class Entry:
     Attributes:
         run: the run.
         state: its state.
-        step: steps done at its last evaluation.
-        headline: its headline number at that evaluation.
+        step: steps done, as far as it has said.
+        headline: its headline number at the last evaluation.
         message: why it failed.
     """
 
@@ -33,7 +33,8 @@ class Entry:
     headline: float | None = None
     message: str = ""
     _read: float = 0.0  # time of the metrics that were read last
-    _first: tuple[float, int] | None = None  # time and step of those that were read first
+    _said: float = 0.0  # time at which it was at this step
+    _first: tuple[float, int] | None = None  # time and step that were read first
 
     def share(self) -> float:
         """The share of its steps that is done."""
@@ -42,7 +43,18 @@ class Entry:
         return self.step / self.run.steps if self.run.steps else 0.0
 
     def look(self) -> None:
-        """Read the last row of the metrics, if it is new."""
+        """Read the last row of the metrics if it is new, and the step that it is at."""
+        self._look_at_metrics()
+        if self.state == "running" and (marked := marked_step(self.run.folder)) is not None:
+            self._at(*marked)
+
+    def _at(self, when: float, step: int) -> None:
+        if when > self._said:
+            self._said, self.step = when, step
+            if self._first is None:
+                self._first = when, step
+
+    def _look_at_metrics(self) -> None:
         path = self.run.folder / METRICS
         try:
             written = path.stat().st_mtime
@@ -51,10 +63,9 @@ class Entry:
         except (OSError, ValueError, KeyError, OverflowError):
             return  # no metrics yet, or a damaged file, which the run will write again
         if rows:
-            self._read, self.step = written, step
+            self._read = written
             self.headline = rows[-1].get(self._name())
-            if self._first is None:
-                self._first = written, self.step
+            self._at(written, step)
 
     def finish(self) -> None:
         """Read the final numbers from the summary."""
@@ -72,10 +83,10 @@ class Entry:
         if self.state != "running" or self._first is None or self.run.steps is None:
             return None
         since, start = self._first
-        if self.step == start:
+        if self.step <= start:
             return None
-        needed = (self.run.steps - self.step) * (self._read - since) / (self.step - start)
-        return max(0.0, needed - (time.time() - self._read))
+        needed = (self.run.steps - self.step) * (self._said - since) / (self.step - start)
+        return max(0.0, needed - (time.time() - self._said))
 
 
 class Board:

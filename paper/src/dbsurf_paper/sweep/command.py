@@ -18,8 +18,8 @@ import tyro
 from dbsurf_paper.experiments.registry import experiment
 from dbsurf_paper.runs.experiment import Scale
 from dbsurf_paper.runs.folder import read_summary
+from dbsurf_paper.runs.local_pool import LocalPool
 from dbsurf_paper.runs.options import option_words
-from dbsurf_paper.runs.processes import LocalPool
 from dbsurf_paper.sweep.board import Board
 from dbsurf_paper.sweep.carry_out import carry_out
 from dbsurf_paper.sweep.cluster import DaskPool
@@ -110,6 +110,9 @@ class Options:
     """smoke: minutes, no download. laptop: a night. paper: the paper's own size."""
     grid: tuple[str, ...] = ()
     """A run of every combination of NAME=VALUES: estimator=dbsurf,loorf n=2,4,8 seed=0..4."""
+    add_estimator: tuple[str, ...] = ()
+    """Further estimators, each wherever the sweep has others: by name, or package.module:Class for
+    your own. Every process that does runs must be able to import that module."""
     out: Path | None = None
     """Folder of the sweep; by default runs/sweeps/NAME-SCALE."""
 
@@ -120,7 +123,8 @@ class Options:
     workers: int = 0
     """Runs at a time on this machine (0: one for each core)."""
     threads: int = 0
-    """Threads of each run (0: the cores divided by the workers; 1 on a cluster)."""
+    """Threads of each run (0: the cores divided by the workers, at most OMP_NUM_THREADS if that is
+    set; 1 on a cluster)."""
     data_dir: Path | None = None
     """Data folder; by default the one that DBSURF_DATA names."""
     dry_run: bool = False
@@ -148,11 +152,13 @@ def run(options: Options) -> None:
     # It does not depend on how many runs are left: the threads of a run must be the same after a
     # restart, because the last digits of its results depend on them.
     share = 1 if options.scheduler is not None else max(1, cores // workers)
+    share = min(share, wanted_threads() or share)
     runs = plan(
         options.name,
         options.scale,
         options.grid,
         options.folder(),
+        added=options.add_estimator,
         threads=options.threads or share,
         **({} if options.data_dir is None else {"data_dir": options.data_dir}),
     )
@@ -201,6 +207,12 @@ def available_cores() -> int:
     if hasattr(os, "sched_getaffinity"):  # not on every system
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def wanted_threads() -> int | None:
+    """What OMP_NUM_THREADS says; None if it is not set, or says no number above 0."""
+    text = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    return int(text) if text.isdecimal() and int(text) > 0 else None
 
 
 def _check(options: Options) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from types import TracebackType
+from typing import Literal
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -11,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dbsurf_paper.experiments.registry import experiment
+from dbsurf_paper.progress import shortened
 from dbsurf_paper.sweep.board import Board, Entry, State
 
 STYLES: dict[State, str] = {
@@ -21,6 +23,7 @@ STYLES: dict[State, str] = {
     "done": "green",
 }
 FRAME = 3  # lines around the rows: the head, the summary, one to spare
+ROOM, GAP = 12, 2  # smallest width of a label; spaces between columns
 
 
 class Display:
@@ -61,7 +64,9 @@ class Display:
     def show(self) -> None:
         """Update the table, or print what has changed."""
         if self._live is not None:
-            self._live.update(picture(self.board, self.console.height), refresh=True)
+            self._live.update(
+                picture(self.board, self.console.height, self.console.width), refresh=True
+            )
             return
         for name, entry in self.board.entries.items():
             if self._said[name] != entry.state:
@@ -89,24 +94,36 @@ def headline_title(entry: Entry) -> str:
     return "" if headline is None else headline.title
 
 
-def picture(board: Board, height: int) -> Group:
-    """The table and the summary below it, within ``height`` lines."""
-    titles = dict.fromkeys(headline_title(entry) for entry in board.entries.values())
-    titles.pop("", None)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("run", no_wrap=True, overflow="ellipsis")
-    table.add_column("state")
-    table.add_column("step", justify="right", no_wrap=True)
+def picture(board: Board, height: int, width: int) -> Group:
+    """The table and the summary below it, within ``height`` lines of ``width`` letters."""
+    found = {headline_title(entry) for entry in board.entries.values()} - {""}
+    result = found.pop() if len(found) == 1 else "result"
+    titles = ("run", "state", "step", result, "left")
+    entries = chosen(board, max(1, height - FRAME))
+    rows = [cells(entry, named=result == "result") for entry in entries]
+    others = [max(map(len, column)) for column in zip(titles, *rows, strict=True)][1:]
+    room = max(ROOM, width - sum(others) - len(others) * GAP)
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
     for title in titles:
-        table.add_column(title, justify="right")
-    table.add_column("left", justify="right")
-    for entry in chosen(board, max(1, height - FRAME)):
-        total = "" if entry.run.steps is None else f"{entry.step}/{entry.run.steps}"
-        number = "" if entry.headline is None else f"{entry.headline:.2f}"
-        numbers = [number if title == headline_title(entry) else "" for title in titles]
-        cells = [entry.run.label, entry.state, total, *numbers, span(entry.left())]
-        table.add_row(*cells, style=STYLES[entry.state])
+        justify: Literal["left", "right"] = "left" if title in ("run", "state") else "right"
+        table.add_column(title, no_wrap=True, justify=justify)
+    for entry, (label, *rest) in zip(entries, rows, strict=True):
+        table.add_row(shortened(label, room), *rest, style=STYLES[entry.state])
     return Group(table, Text(summary(board), style="bold"))
+
+
+def cells(entry: Entry, *, named: bool) -> tuple[str, ...]:
+    """Label, state, steps, result and time left of a run.
+
+    Args:
+        entry: the run.
+        named: whether its result is named, because other runs have other ones.
+    """
+    total = "" if entry.run.steps is None else f"{entry.step}/{entry.run.steps}"
+    title = headline_title(entry)
+    number = "–" if entry.headline is None else f"{entry.headline:.2f}"
+    result = "" if not title else f"{title} {number}" if named else number
+    return entry.run.label, entry.state, total, result, span(entry.left())
 
 
 def chosen(board: Board, rows: int) -> list[Entry]:
@@ -125,7 +142,8 @@ def summary(board: Board) -> str:
     counts = ", ".join(f"{board.count(state)} {state}" for state in states)
     left = board.left()
     tail = "" if left is None or not board.count("running") else f"; about {span(left)} left"
-    return f"{len(board.entries)} runs: {counts}{tail}"
+    total = "1 run" if len(board.entries) == 1 else f"{len(board.entries)} runs"
+    return f"{total}: {counts}{tail}"
 
 
 def span(seconds: float | None) -> str:

@@ -16,6 +16,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from dbsurf.estimators import estimator_class
 from dbsurf_paper.experiments import registry
 from dbsurf_paper.files import write_json
 from dbsurf_paper.runs.experiment import Experiment, Scale
@@ -120,7 +121,15 @@ def _value(name: str, text: str, kind: Any) -> Any:
 PLAN = "sweep.json"
 
 
-def plan(name: str, scale: Scale, grid: Sequence[str], out: Path, **common: Any) -> list[Run]:
+def plan(
+    name: str,
+    scale: Scale,
+    grid: Sequence[str],
+    out: Path,
+    *,
+    added: Sequence[str] = (),
+    **common: Any,
+) -> list[Run]:
     """The runs of a sweep, each once.
 
     Args:
@@ -129,9 +138,12 @@ def plan(name: str, scale: Scale, grid: Sequence[str], out: Path, **common: Any)
         grid: changes to every run that has the option, one run for each combination. What a sweep
             by name varies already is restricted to these values instead.
         out: folder of the sweep.
+        added: further estimators, by name or as ``package.module:Class``.
         common: options for all runs that have them, such as ``data_dir``.
     """
     parts = _base(name, scale, grid, common.get("data_dir"))
+    if added:
+        parts = _with_estimators(name, parts, added)
     known = {option for record in parts for option in option_names(record)}
     for word in grid:
         if word.partition("=")[0].replace("-", "_") not in known:
@@ -197,6 +209,24 @@ def _base(
         known = ", ".join(record.presets)
         raise ValueError(f"--scale must be one of {known} for {name}, got {scale!r}")
     return {record: [record.presets[scale]]}
+
+
+def _with_estimators(
+    name: str, parts: dict[Experiment, list[Any]], added: Sequence[str]
+) -> dict[Experiment, list[Any]]:
+    """A sweep with further estimators, each in every setting that the sweep has."""
+    wanted = {record for record in parts if {"estimator", "n"} <= option_names(record)}
+    if not wanted:
+        raise ValueError(f"--add-estimator must go with a sweep of estimators, got {name}")
+    found = {}
+    for record, base in parts.items():
+        others = []
+        for estimator in added if record in wanted else ():
+            estimator_class(estimator)  # raises if there is none
+            changed = {"estimator": estimator, "estimator_options": ()}
+            others += [with_fields(options, **changed) for options in base]
+        found[record] = [*base, *dict.fromkeys(others)]
+    return found
 
 
 def varies(options: Sequence[Any], name: str) -> bool:

@@ -148,7 +148,7 @@ def test_a_new_estimator_joins_without_a_word():
         dbsurf.estimators.unregister(Newcomer)
 
 
-@pytest.mark.parametrize("name", ["network", "table", "vae", "categorical-vae"])
+@pytest.mark.parametrize("name", ["network", "table", "vae", "categorical-vae", "gates-perceptron"])
 def test_at_every_problem_each_is_measured_or_left_out_for_a_reason(name):
     options = replace(SMOKE, problem=name, images=2)
     one = study.Study(options, study.PROBLEMS[name](options), Life("league", options))
@@ -180,6 +180,10 @@ def test_evaluations_are_counted_where_the_law_decides():
         (Entrant("rebar"), 4, None),
         (Entrant("disarm"), 3, None),
         (Entrant("localexpectation"), 4, None),
+        (Entrant("bitflip"), 4, 2),
+        (Entrant("ugc"), 4, 2),
+        (Entrant("ugc"), 2, None),
+        (Entrant("spotcheck", ("checks=3",)), 4, 1),
     ],
 )
 def test_samples_that_fit_a_number_of_evaluations(entrant, evaluations, n):

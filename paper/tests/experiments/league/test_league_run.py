@@ -170,7 +170,7 @@ def test_without_a_problem_all_are_run(tmp_path, monkeypatch):
     run(replace(PRESETS["smoke"], out=tmp_path))
     assert [one.problem for one in done] == [
         "quadratic", "network", "table", "table-searched", "vae", "categorical-vae",
-        "two-layer-vae", "two-layer-common",
+        "two-layer-vae", "two-layer-common", "gates-perceptron", "gates-convolutions",
     ]  # fmt: skip
     assert len({one.folder() for one in done}) == len(done)
     assert all(one.folder().parent == tmp_path for one in done)
@@ -182,8 +182,9 @@ def test_without_a_problem_all_are_run(tmp_path, monkeypatch):
     assert Options().folder().name == "league"
 
 
-def test_two_layers_and_categories(tmp_path):
-    for name in ("two-layer-vae", "two-layer-common", "categorical-vae"):
+def test_two_layers_categories_and_gates(tmp_path):
+    names = ("two-layer-vae", "two-layer-common", "categorical-vae")
+    for name in (*names, "gates-perceptron", "gates-convolutions"):
         run(
             replace(
                 TINY,
@@ -202,7 +203,28 @@ def test_two_layers_and_categories(tmp_path):
         "digits VAE, 2 layers of 200 bits, 2 steps",
         "digits VAE, 2 layers of 200 bits, common noise, 2 steps",
         "digits VAE, 20 latents of 10 classes, 2 steps",
+        "digits, 49 gates before a perceptron, 2 steps",
+        "digits, 49 gates before a convolutional network, 2 steps",
     ]
+
+
+def test_forms_that_no_variant_declares(tmp_path):
+    label = "spotcheck checks=3"
+    run(replace(TINY, problem="gates-perceptron", estimators=(label,), out=tmp_path))
+    found = {(row["estimator"], row["n"], row["evaluations"]) for row in rows_of(tmp_path)}
+    assert (label, 1, 4) in found
+    assert {count for name, _, count in found if name == label} == {4}
+
+
+def test_stopped_gates_continue_bit_for_bit(tmp_path, monkeypatch):
+    options = replace(TINY, problem="gates-perceptron", estimators=("doublecv",))
+    run(replace(options, out=tmp_path / "whole"))
+    with monkeypatch.context() as patch:
+        dies_at(patch, "step", 4)
+        with pytest.raises(Killed):
+            run(replace(options, out=tmp_path / "parts"))
+    run(replace(options, out=tmp_path / "parts", resume=True))
+    assert rows_of(tmp_path / "parts") == rows_of(tmp_path / "whole")
 
 
 # --- the report -----------------------------------------------------------------------------------
@@ -267,6 +289,8 @@ def status(words):
         (["--evaluations", "1", "4"], "evaluations must be numbers from 2 to 1000, got [1, 4]"),
         (["--precision", "0"], "precision must be above 0, got 0.0"),
         (["--estimators", "cooking"], "estimators must be among "),
+        (["--estimators", "cooking checks=3"], "estimators must be among "),
+        (["--estimators", "spotcheck cooks=3"], "cooks"),
         (["--dataset", "cooking"], "dataset must be one of digits, mnist"),
         (["--problem", "cooking"], "cooking"),
     ],

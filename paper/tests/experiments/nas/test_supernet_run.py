@@ -311,6 +311,10 @@ def test_the_subset_stands_in_for_the_whole_where_it_is_enough():
         (["--prune", "0"], r"threshold must lie in \(0, 1\], got 0"),
         (["--image-size", "2"], "image_size must be 0 or at least 4, got 2"),
         (["--learning-rate", "0"], "learning_rate must be above 0, got 0"),
+        (
+            ["--architecture-rate", "1e300"],
+            r"architecture_rate must be at most 1e\+30, got 1e\+300",
+        ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -182,7 +182,7 @@ def test_a_finished_run_is_not_computed_again_and_another_is_refused(folder, mon
         (["--seeds", "1"], "--seeds must be at least 2, got 1"),
         (["--laws", "1", "--sharpness", "1"], "must be at least 2, got 1 times 1"),
         (["--variance-draws", "1"], "--variance-draws must be at least 2, got 1"),
-        (["--rate", "0"], "--rate must be a number above 0, got 0.0"),
+        (["--rate", "0"], "rate must be above 0, got 0.0"),
         (["--pool", "6000"], "--pool must be at most 5000, got 6000"),
     ],
 )

@@ -1,7 +1,8 @@
 """Who takes part: every estimator of the library, and with how many samples.
 
 The list is made from the library's own registry, so that a new estimator takes part without a
-word here. What does not take part has a reason, which is a property of the estimator.
+word here; one that is not registered is named as ``package.module:Class``. What does not take part
+has a reason, which is a property of the estimator.
 """
 
 from __future__ import annotations
@@ -96,10 +97,20 @@ def takes_bits(estimator: dbsurf.Estimator) -> bool:
 
 
 def chosen(labels: Sequence[str]) -> list[Entrant]:
-    """The entrants of these labels, and LOORF; all if there are none."""
+    """The entrants of these labels, and LOORF; all if there are none.
+
+    A label may have options that no variant declares, such as "spotcheck checks=3".
+    """
     known = {entrant.label: entrant for entrant in every()[0]}
     for label in labels:
-        if label not in known:
+        name, *options = label.split(" ")
+        if ":" in name:  # from outside
+            known[label] = Entrant(name, tuple(options))
+            known[label].smallest()  # raises if there is no such estimator
+        elif label not in known and options and name in known:
+            known[label] = Entrant(name, tuple(options))
+            known[label].smallest()  # refuses options that the estimator does not have
+        elif label not in known:
             raise ValueError(f"estimators must be among {', '.join(known)}, got {label!r}")
     return [one for label, one in known.items() if not labels or label in (*labels, BASELINE)]
 

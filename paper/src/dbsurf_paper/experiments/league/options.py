@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from dbsurf_paper.labels import IN_FILES
 from dbsurf_paper.runs.options import EXECUTION, Execution, check_counts, check_rates
 
 Name = Literal[
@@ -17,8 +18,17 @@ Name = Literal[
     "categorical-vae",
     "two-layer-vae",
     "two-layer-common",
+    "gates-perceptron",
+    "gates-convolutions",
 ]
 FIXED: tuple[Name, ...] = ("quadratic", "network", "table", "table-searched")
+MOVING: tuple[Name, ...] = (
+    "categorical-vae",
+    "two-layer-vae",
+    "two-layer-common",
+    "gates-perceptron",
+    "gates-convolutions",
+)
 IMAGES = ("mnist", "fashion-mnist", "omniglot")
 LONG = 30_000  # steps of the longer training
 ALL = "all"
@@ -29,15 +39,19 @@ class Options(Execution):
     """The league table: every estimator's variance over LOORF's at equal evaluations of f."""
 
     usual_threads = 1
+    help_examples = (
+        "dbsurf league --preset smoke           # every problem, tiny, no download",
+        "dbsurf league --problem vae --dataset mnist --evaluations 4",
+    )
 
     problem: Name | None = None
     """One problem; if not given, all of them one after the other."""
     dataset: str = "mnist"
-    """Images of the VAEs: mnist, fashion-mnist, omniglot, or digits (no download)."""
+    """Images of VAEs and gates: mnist, fashion-mnist, omniglot (VAEs), or digits (no download)."""
     table: str = "cifar10"
     """Table of the two table problems: cifar10, cifar100, imagenet16-120, synthetic."""
     steps: int = 2_000
-    """Training steps of the VAEs."""
+    """Training steps of the VAEs and gates."""
     along: int = 2_000
     """Estimators that learn are trained along for this many steps, the last ones (0: all)."""
     converge: int = 500
@@ -49,11 +63,12 @@ class Options(Execution):
     precision: float = 0.02
     """Relative standard error of a variance at which no more estimates are made."""
     images: int = 100
-    """Batch elements of an estimate: images of a VAE, copies of another problem."""
+    """Batch elements of an estimate: images of a model, copies of another problem."""
     timings: int = 10
     """Timed estimates, in turns with LOORF's."""
     estimators: tuple[str, ...] = ()
-    """Only these, by label, such as "quadraticcv uses=values"; LOORF always takes part."""
+    """Only these, as NAME OPTION=VALUE, such as "spotcheck checks=3", or package.module:Class for
+    one of your own; LOORF always takes part."""
     seed: int = 0
     """Seed of everything random."""
 
@@ -79,7 +94,7 @@ class Options(Execution):
             words.append(self.table)
         elif self.problem not in FIXED:
             words += [self.dataset, str(self.steps)]
-        words += [label.replace(" ", "-").replace("=", "-") for label in self.estimators]
+        words += [label.translate(IN_FILES) for label in self.estimators]
         return "-".join([*words, f"seed{self.seed}"])
 
     def place(self) -> Path:
@@ -112,8 +127,7 @@ def every(options: Options) -> list[Options]:
         found += [replace(options, problem="vae")]
     else:
         found += [replace(options, problem="vae", dataset=name) for name in IMAGES]
-    others: tuple[Name, ...] = ("categorical-vae", "two-layer-vae", "two-layer-common")
-    found += [replace(options, problem=name) for name in others]
+    found += [replace(options, problem=name) for name in MOVING]
     if options.dataset != "digits":
         long = replace(options, problem="vae", steps=LONG)
         found += [replace(long, dataset=name) for name in ("fashion-mnist", "mnist", "omniglot")]

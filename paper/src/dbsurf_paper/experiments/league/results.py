@@ -114,13 +114,15 @@ def outcomes(runs: Sequence[Run]) -> list[Outcome]:
 
 
 def _place(run: Run) -> tuple[Any, ...]:
-    """VAEs first, short training before long, then categoricals, then the fixed problems."""
+    """VAEs first, short training before long, then categoricals, gates, the fixed problems."""
     problem = str(run.configuration["problem"])
     order = (
         "vae",
         "two-layer-vae",
         "two-layer-common",
         "categorical-vae",
+        "gates-perceptron",
+        "gates-convolutions",
         "table",
         "table-searched",
     )

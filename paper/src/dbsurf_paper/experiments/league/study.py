@@ -16,7 +16,7 @@ import torch
 
 import dbsurf
 from dbsurf.measure import Reference, long_run
-from dbsurf_paper.experiments.league import entrants, measure, problems, vaes
+from dbsurf_paper.experiments.league import entrants, gates, measure, problems, vaes
 from dbsurf_paper.experiments.league.entrants import BASELINE, REFERENCE, Entrant
 from dbsurf_paper.experiments.league.options import Options, every
 from dbsurf_paper.experiments.league.problems import Problem
@@ -34,6 +34,8 @@ PROBLEMS: dict[str, Callable[[Options], Problem]] = {
     "categorical-vae": vaes.categorical,
     "two-layer-vae": vaes.two_layers,
     "two-layer-common": vaes.two_layers_common,
+    "gates-perceptron": gates.before_perceptron,
+    "gates-convolutions": gates.before_convolutions,
 }
 LEARNING = 4  # evaluations with which estimators learn, or the next number below
 NOTHING, JOINT, CONVERGED = "-", "joint", "converged"

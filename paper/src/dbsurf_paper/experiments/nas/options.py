@@ -21,7 +21,7 @@ add_variants(
     Variant("darts", (), "DARTS", "#1F4E9C", "-"),
     Variant("pc-darts", (), "PC-DARTS", "#2E86C1", "--"),
     Variant("snas", (), "SNAS", "#B7410E", "-"),
-    Variant("drnas", (), "DrNAS", "#7D3C98", "-"),
+    Variant("drnas", (), "DrNAS", "#7D3C98", ":"),
     Variant("gdas", (), "GDAS", "#1E8449", "-"),
     Variant("dsnas", (), "DSNAS", "#D4AC0D", "-."),
     Variant("few-shot", (), "Few-Shot", "#C2185B", "--"),
@@ -39,6 +39,10 @@ class TableOptions(Execution):
     """Search for a cell of NAS-Bench-201 by looking accuracies up in its table."""
 
     usual_threads = 1  # the tensors are small
+    help_examples = (
+        "dbsurf nas table --dataset synthetic                # seconds, no download",
+        "dbsurf nas table --estimator evolution --seeds 20",
+    )
 
     dataset: TableDataset = "cifar10"
     """Data set of the table; synthetic is a made-up table and needs no download."""

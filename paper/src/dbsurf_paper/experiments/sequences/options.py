@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from dbsurf_paper.experiments.sequences import exact, training
-from dbsurf_paper.runs.options import Execution
+from dbsurf_paper.runs.options import Execution, check_rates
 
 
 @dataclass(frozen=True)
@@ -15,6 +15,10 @@ class Options(Execution):
     """Groups of sequences: exact bias and error of their gradients, and training with them."""
 
     usual_threads = 1  # the models are so small that a second one hardly helps
+    help_examples = (
+        "dbsurf sequences --preset smoke        # a minute",
+        "dbsurf sequences --part exact",
+    )
 
     part: Literal["both", "exact", "training"] = "both"
     """Which of the two studies is run."""
@@ -77,8 +81,7 @@ class Options(Execution):
             values = getattr(self, name)
             if not values or any(n < 2 or n % 2 for n in values):
                 raise ValueError(f"--{name} must be even numbers of at least 2, got {list(values)}")
-        if not 0 < self.rate < float("inf"):
-            raise ValueError(f"--rate must be a number above 0, got {self.rate}")
+        check_rates(self, ["rate"])
         if self.pool > 5000:
             raise ValueError(f"--pool must be at most 5000, got {self.pool}")
 

@@ -13,6 +13,11 @@ from dbsurf_paper.runs.options import LARGEST, MOST, Execution, check_counts
 class Options(Execution):
     """The exact study: every figure and formula of the paper's sections 2 and 4.1."""
 
+    help_examples = (
+        "dbsurf toy --preset smoke",
+        "dbsurf toy --function mymodule:f --dim 12  # the estimators on your own f",
+    )
+
     target: float = 0.49
     """Target t of the toy objective (x - t)^2; the REBAR paper has 0.49."""
     function: str | None = None
@@ -23,7 +28,8 @@ class Options(Execution):
     n: tuple[int, ...] = (2, 4, 6, 8)
     """Sample counts with which --function is compared."""
     estimators: tuple[str, ...] = ()
-    """Estimators that are compared on --function; if not given, all that apply."""
+    """Estimators that are compared on --function; if not given, all that apply. One of your own is
+    package.module:Class."""
     seed: int = 0
     """Seed of everything random."""
     points: int = 199

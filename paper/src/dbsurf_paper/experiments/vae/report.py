@@ -95,14 +95,22 @@ def _lowest(found: list[Comparison]) -> str:
         text = f"{estimator_name(label)} in {len(won)} of {len(found)}"
         places = "; ".join(map(_place, won))
         parts.append(f"{text} ({places})" if len(found) <= FEW else text)
-    decided = sum(_lead_over_second(one).decided for one in found)
+    clear = [one for one in found if _lead_over_second(one).decided]
     steps = sorted({one.steps for one in found})
     scale = f"{steps[0]:,}" if len(steps) == 1 else f"{steps[0]:,} to {steps[-1]:,}"
     theirs = "" if steps == [STEPS] else f" (the paper: {STEPS:,})"
+    if not clear:
+        verdict = f"no estimator is clearly ahead after {scale} steps{theirs}"
+    elif len(clear) == len(found) and len(winners) == 1:
+        verdict = f"{estimator_name(*winners)} is clearly ahead after {scale} steps{theirs}"
+    else:
+        verdict = (
+            f"in {len(clear)} of {len(found)} comparisons one estimator is clearly ahead after "
+        )
+        verdict += f"{scale} steps{theirs}"
     return (
-        f"Binary VAEs, lowest mean training -ELBO after {scale} steps{theirs}: {listed(parts)}. "
-        f"The 95 % interval of the lead over the second excludes 0 in {decided} of "
-        f"{len(found)}."
+        f"Binary VAEs: {verdict}. The lowest mean training -ELBO is that of {listed(parts)}; the "
+        f"95 % interval of its lead over the second excludes 0 in {len(clear)} of {len(found)}."
     )
 
 

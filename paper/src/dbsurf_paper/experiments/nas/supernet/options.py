@@ -30,6 +30,51 @@ OWN = {name for method in METHODS.values() for name in method.reads}
 class SupernetOptions(Execution):
     """Search for a cell of NAS-Bench-201 by training a supernet (section 4.3, table 2)."""
 
+    help_groups = {
+        "the search": (
+            "dataset",
+            "method",
+            "estimator",
+            "estimator_options",
+            "n",
+            "steps",
+            "seeds",
+            "seed",
+        ),
+        "network and images": (
+            "channels",
+            "cells",
+            "image_size",
+            "images",
+            "batch",
+            "precision",
+        ),
+        "training": (
+            "warmup_epochs",
+            "epochs",
+            "cosine_epochs",
+            "learning_rate",
+            "architecture_rate",
+        ),
+        "of some methods only": (
+            "prune",
+            "candidates",
+            "validation",
+            "order",
+            "parts",
+            "progressive",
+            "temperature",
+            "final_temperature",
+            "base",
+            "split_edge",
+            "split_groups",
+        ),
+    }
+    help_examples = (
+        "dbsurf nas supernet --preset smoke                  # a minute",
+        "dbsurf nas supernet --preset laptop --method darts  # twenty minutes",
+    )
+
     dataset: str = "cifar10"
     """Labelled images: cifar10, cifar100, imagenet16-120 or cifar10-subset, whose cells are in the
     table, or fashion-mnist, mnist, digits."""

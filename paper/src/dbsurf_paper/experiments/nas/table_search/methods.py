@@ -131,7 +131,8 @@ Searcher = Callable[[Floats, int, Show], Trace]
 def find_searcher(options: TableOptions) -> Searcher:
     """The search method for one block; a ValueError if the options do not fit."""
     make = BASELINES.get(options.estimator)
-    if make is None and options.estimator not in dbsurf.available():
+    named = ":" not in options.estimator  # not package.module:Class
+    if make is None and named and options.estimator not in dbsurf.available():
         known = ", ".join((*dbsurf.available(), *BASELINES))
         raise ValueError(f"estimator must be one of {known}, got {options.estimator!r}")
     if make is None:

@@ -61,7 +61,7 @@ class Sampled(Method):
     def build(cls, options: SupernetOptions) -> Method:
         if options.estimator == Uniform.name:
             raise ValueError("estimator must be an estimator: uniform sampling is --method uniform")
-        if options.estimator not in dbsurf.available():
+        if ":" not in options.estimator and options.estimator not in dbsurf.available():
             known = ", ".join(dbsurf.available())
             raise ValueError(f"estimator must be one of {known}, got {options.estimator!r}")
         extras: dict[str, Any] = named_values(options.estimator_options)
