@@ -94,7 +94,8 @@ def words(name: str, hint: Any) -> str:
     ('--n INT', '--sizes INT ...', '--[no-]resume')
     """
     flag = name.replace("_", "-")
-    return f"--[no-]{flag}" if hint is bool else f"--{flag} {_kind(hint)}"
+    switch = bool in (hint, *get_args(hint))  # bool, or bool | None
+    return f"--[no-]{flag}" if switch else f"--{flag} {_kind(hint)}"
 
 
 def _kind(hint: Any) -> str:
