@@ -11,7 +11,7 @@ $(BIN)/.installed: pyproject.toml paper/pyproject.toml constraints.txt
 	touch $@
 
 test: $(BIN)/.installed
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile --cov --cov-report=term:skip-covered
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile 
 
 demo: $(BIN)/.installed
 	$(BIN)/dbsurf demo

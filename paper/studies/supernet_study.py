@@ -41,7 +41,8 @@ from dbsurf_paper.experiments.registry import experiment, load
 from dbsurf_paper.labels import estimator_name
 from dbsurf_paper.report.collect import collect
 from dbsurf_paper.report.document import Chart
-from dbsurf_paper.report.numbers import Mean, holm, paired, plus_minus
+from dbsurf_paper.report.numbers import plus_minus
+from dbsurf_paper.report.statistics import Mean, holm, paired
 from dbsurf_paper.runs.folder import read_summary
 from pages import insert, of_kind, publish, restore, save_csv, save_figure
 
