@@ -77,7 +77,7 @@ class MarginalGradient(Estimator[OverVectors]):
         Variant(
             "marginal gradient, order 2",
             "#8D6E63",
-            ":",
+            "-.",
             options={"order": 2},
             choose="the same where f is a quadratic function",
             bias="unless f is quadratic",
