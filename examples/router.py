@@ -166,5 +166,11 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--plot", type=Path, metavar="FILE")
     options = parser.parse_args()
-    main(options.steps, options.seeds)
+    from _command import alive, plot
+
+    with alive():
+        found = main(options.steps, options.seeds)
+    if options.plot is not None:
+        plot(found, options.plot, "test accuracy", "highest")

@@ -263,6 +263,16 @@ def test_any_other_shape_is_refused(shape, n, batch):
             dbsurf.LOORF(n)(lambda x: torch.zeros(shape), dist)
 
 
+def test_a_missing_independent_is_named():
+    """f sums over the coordinates, the distribution is a batch of single ones."""
+    with pytest.raises(ValueError, match=r"the last axis, .* must be Independent\(dist, 1\)$"):
+        dbsurf.LOORF(3)(lambda x: x.sum(-1), Bernoulli(torch.full((6,), 0.5)))
+    with pytest.raises(ValueError, match=r"the last 2 axes, .* must be Independent\(dist, 2\)$"):
+        dbsurf.LOORF(3)(lambda x: x.sum((-2, -1)), Bernoulli(torch.full((6, 2), 0.5)))
+    with pytest.raises(ValueError, match=r"of shape \(2,\)$"):
+        dbsurf.LOORF(3)(lambda x: x.new_zeros(2), Bernoulli(torch.full((6,), 0.5)))
+
+
 # --- names and options ----------------------------------------------------------------------------
 
 

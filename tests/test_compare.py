@@ -104,6 +104,7 @@ def test_rows_fields_table_and_frame():
     others = {k: why for k, why in found.left_out.items() if k not in structured}
     assert others == {
         "REBAR(1)": "it cannot evaluate f 4 times",
+        "UGC(2)": "it cannot evaluate f 4 times",  # with one flip, as it is if nobody asks
         "VIMCO(4)": "estimators must have the objective E[f], got VIMCO(4), whose objective is "
         "log-mean-exp",
         "LocalExpectation(1)": "it evaluates f 7 times for this law, not 4",

@@ -21,6 +21,10 @@ CASES = [
     ("spotcheck", {"size": 5}, torch.float64),
 ]
 
+pytestmark = pytest.mark.skipif(
+    torch.__version__.startswith("2.6."), reason="torch 2.6 cannot trace an estimator"
+)
+
 
 @pytest.fixture(autouse=True)
 def _same_uniforms():

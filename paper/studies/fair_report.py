@@ -16,7 +16,7 @@ from dbsurf_paper.experiments.vae import Options
 from dbsurf_paper.labels import dataset_name, estimator_name, label
 from dbsurf_paper.report.document import Cell, Chart, Line, Panel, Row, Table
 from dbsurf_paper.report.markdown import block_text
-from dbsurf_paper.report.numbers import Mean, Paired, holm, paired
+from dbsurf_paper.report.statistics import Mean, Paired, holm, paired
 from dbsurf_paper.runs.folder import ENVIRONMENT, read_summary
 from dbsurf_paper.runs.records import read_metrics
 from dbsurf_paper.runs.sealed import read_sealed

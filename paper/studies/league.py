@@ -2,9 +2,9 @@
 
 Run with `python paper/studies/league.py`. It does the problems of `dbsurf league` one after the
 other, hours on one core, and then the long trainings once more with QuadraticCV learning along from
-their first step. SpotCheck, younger than the rest, has runs of its own. Finished runs, here or in
-the documentation's `runs.zip`, are not repeated, and a broken one goes on from its checkpoint.
-`--report` only writes what the finished runs say.
+their first step. SpotCheck and its peers, younger than the rest, have runs of their own. Finished
+runs, here or in the documentation's `runs.zip`, are not repeated, and a broken one goes on from its
+checkpoint. `--report` only writes what the finished runs say.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -31,14 +32,22 @@ from pages import insert, of_kind, origins, publish, restore, save_csv, save_fig
 
 RUNS, RESULTS = Path("runs/league"), Path("docs/results/league")
 PAGE, SPOTCHECK = Path("docs/league.md"), Path("docs/spotcheck.md")
-COMMON = (FLAGSHIP, QUADRATIC, "mdsurf", "reinmax")  # with common noise
+_FEW = {"along": 0, "converge": 1, "evaluations": (2, 4, 8), "steps": 1_000, "draws": 100}
+_GATES = (FLAGSHIP, "spotcheck checks=3", QUADRATIC, "mdsurf", "bitflip", "ugc", "reinmax")
+PEERS = ("bitflip", "ugc")  # younger than the rest, too
+#: Younger problems, with a few estimators.
+CHOSEN: dict[str, dict[str, Any]] = {
+    "two-layer-common": {"estimators": (FLAGSHIP, QUADRATIC, "mdsurf", "reinmax")},
+    "gates-perceptron": {**_FEW, "timings": 2, "estimators": _GATES},
+    "gates-convolutions": {**_FEW, "timings": 2, "estimators": _GATES},
+}
 TABLES = ("table", "table-searched")  # where f has no gradient
 
 
 def plan() -> list[options.Options]:
     """All runs of the study."""
     runs = [
-        replace(one, estimators=COMMON) if one.problem == "two-layer-common" else one
+        replace(one, **CHOSEN.get(str(one.problem), {}))
         for one in options.every(replace(PRESETS["laptop"], resume=True))
     ]
     long = [one for one in runs if one.steps == options.LONG]
@@ -50,6 +59,8 @@ def plan() -> list[options.Options]:
     runs += [
         replace(one, along=0 if one in long else one.along, estimators=(FLAGSHIP,)) for one in alone
     ]
+    bits = [one for one in alone if one.problem in ("vae", "network") and one not in long]
+    runs += [replace(one, estimators=PEERS) for one in bits]
     return [replace(one, out=RUNS / one.name()) for one in runs]
 
 

@@ -120,7 +120,7 @@ def interval(values: pd.Series, comparisons: int = 1) -> str:
 
 
 def table(study: Study, rows: pd.DataFrame) -> str:
-    """A row for each method: rate, seeds, accuracy at half and at the end, over LOORF, seconds."""
+    """A row for each method: accuracy at half and at the end, less that of LOORF, seconds."""
     ends = runs_of(rows, purpose="result")
     half = rows[(rows["purpose"] == "result") & (rows["step"] == study.steps // 2)]
     methods = [method for method in dict.fromkeys(rows["method"]) if method in set(ends["method"])]
@@ -171,7 +171,8 @@ def main() -> None:
         if not options.report:
             measure(study)
         rows = rows_of(study)
-        insert(PAGE, study.name, table(study, rows))
+        picture = f"![Test accuracy: {study.name}](results/structure/{study.name}.png)"
+        insert(PAGE, study.name, f"{table(study, rows)}\n\n{picture}")
         figure(study, rows)
 
 

@@ -41,7 +41,8 @@ from dbsurf_paper.experiments.registry import experiment, load
 from dbsurf_paper.labels import estimator_name
 from dbsurf_paper.report.collect import collect
 from dbsurf_paper.report.document import Chart
-from dbsurf_paper.report.numbers import Mean, holm, paired, plus_minus
+from dbsurf_paper.report.numbers import plus_minus
+from dbsurf_paper.report.statistics import Mean, holm, paired
 from dbsurf_paper.runs.folder import read_summary
 from pages import insert, of_kind, publish, restore, save_csv, save_figure
 
@@ -201,14 +202,13 @@ def differences(cells: pd.DataFrame) -> str:
     lines = ["| DBsurf minus | seeds | difference | 95 % interval | Holm's p | told apart |"]
     lines.append("|---|---|---|---|---|---|")
     for name, gap in found.items():
-        interval, p = "-", adjusted.get(name)
+        words = ["-", "-", "no"]
         if gap.known:
+            p = adjusted[name]
             interval = f"{gap.low:.2f} to {gap.high:.2f}"
-        lines.append(
-            f"| {estimator_name(str(name))} | {gap.count} | {gap.value:.2f} | {interval} | "
-            f"{'-' if p is None else f'{p:.2f}'} | "
-            f"{'yes' if p is not None and p < 0.05 else 'no'} |"
-        )
+            words = [interval, f"{p:.2f}", "yes" if p < 0.05 else "no"]
+        first = [estimator_name(str(name)), str(gap.count), f"{gap.value:.2f}"]
+        lines.append(f"| {' | '.join([*first, *words])} |")
     return "\n".join(lines)
 
 

@@ -35,7 +35,8 @@ from dbsurf_paper.labels import dataset_name, estimator_name
 from dbsurf_paper.report.collect import FINISHED, Run, collect
 from dbsurf_paper.report.document import Block, Chart, Table
 from dbsurf_paper.report.markdown import block_text
-from dbsurf_paper.report.numbers import Mean, plus_minus
+from dbsurf_paper.report.numbers import plus_minus
+from dbsurf_paper.report.statistics import Mean
 from dbsurf_paper.report.tidy import results
 from pages import insert, of_kind, origins, publish, restore, save_csv, save_figure
 

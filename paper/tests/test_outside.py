@@ -66,7 +66,7 @@ def test_processes_of_a_sweep_know_it_and_a_killed_run_goes_on(place, monkeypatc
     grid = words(data, place / "out", "steps=60", "n=2", "estimator=my_estimators:Small")
     line = [*grid, "--add-estimator", "my_estimators:Small", "--workers", "1"]
     assert main(line) == 0  # in a process of its own
-    assert "1 runs: 1 done" in capsys.readouterr().out
+    assert "1 run: 1 done" in capsys.readouterr().out
     (folder,) = (place / "out").glob("vae-*")
     assert "my_estimators-Small-n2-seed0" in folder.name
     whole = outcome(folder)

@@ -22,7 +22,7 @@ from dbsurf_paper.experiments.nas.supernet.methods import METHODS
 from dbsurf_paper.runs.checkpoint import refuse_other_config
 from dbsurf_paper.runs.folder import read_summary
 from dbsurf_paper.runs.records import read_metrics, write_metrics
-from dbsurf_paper.runs.sealed import read_sealed, sha256
+from dbsurf_paper.runs.sealed import read_sealed, sha256, write_sealed
 from handmade import changed, league_run, nas_run, vae_run
 from storm.results import Result
 from storm.tally import Tally, summary
@@ -93,7 +93,7 @@ def test_the_vae_study(page, monkeypatch):
     assert "| RODEO | 4 | 1 | -0.75 | -0.75 |" in text
     assert "| LOORF | 4 | 2 | +0.00 | +0.00 |" in text
     assert "| MDsurf | 4 | 1 | +1.50 | +1.50 |" in text
-    assert "Finished runs behind the tables: 7 of 165." in text
+    assert "Finished runs behind the tables: 7 of 165. 7 of these 7 runs name the revision" in text
     results = page.parent / "results"
     assert (results / "figure1.png").read_bytes()[:4] == b"\x89PNG"
     runs = pd.read_csv(results / "runs.csv")
@@ -212,8 +212,8 @@ def test_the_league(page, monkeypatch):
     league_run(runs, {"quadraticcv": 30.0}, dataset="omniglot")
     module.write()
     text = page.read_text()
-    assert len(module.plan()) == 27
-    assert "Finished runs behind the tables: 2 of 27." in text
+    assert len(module.plan()) == 33
+    assert "Finished runs behind the tables: 2 of 33." in text
     assert "dbsurf league --problem vae --dataset omniglot --steps 30000" in text
     assert "at most 0.2 | mnist VAE | 0.120 to 0.120 | 4 evaluations | **met**" in text
     assert "|  |  | omniglot VAE | 0.300 to 0.300 | 4 evaluations | not met" in text
@@ -335,6 +335,23 @@ def test_learning_along_from_the_first_step_is_a_row_of_its_own(page, monkeypatc
     text = page.read_text()
     assert "| mnist VAE (learning along the last 2,000) | 0.300 to 0.300 |" in text
     assert "| mnist VAE | 0.180 to 0.180 | 4 evaluations | **met**" in text
+
+
+def test_the_listing_of_revisions(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(STUDIES))
+    pages = importlib.import_module("pages")
+    folders = [tmp_path / name for name in ("b", "a", "c")]
+    for folder, revision in zip(folders, ("1234567", None, "1234567"), strict=True):
+        folder.mkdir()
+        write_sealed(folder / "environment.json", {"revision": revision})
+    told = "of these {} runs name the revision of the code that made them"
+    assert pages.origins(folders) == (
+        f"2 {told.format(3)} (2 of 1234567); 1 are of before revisions were kept: `a`."
+    )
+    (folders[1] / "environment.json").unlink()  # as in archives of before
+    assert "`a`" in pages.origins(folders)
+    assert pages.origins(folders[1:2]).endswith("; all are of before revisions were kept.")
+    assert pages.origins(folders[::2]).endswith("; none is of before revisions were kept.")
 
 
 @pytest.mark.parametrize("name", ["vae_study", "league", "supernet_study"])

@@ -9,7 +9,7 @@ import itertools
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.distributions import Bernoulli, Categorical, Independent, OneHotCategorical, Poisson
+from torch.distributions import Bernoulli, Categorical, Independent, OneHotCategorical
 
 import dbsurf
 from dbsurf.estimators import Drawn, quadratic, quadratic_form
@@ -343,8 +343,10 @@ def test_bad_input():
         estimator(smooth, Categorical(torch.ones(3)))
     with pytest.raises(ValueError, match="12 coordinates and 7 features .*got 24 and 0"):
         estimator(smooth, (dist, dist))
-    with pytest.raises(ValueError, match="dist must be Bernoulli or categorical"):
-        dbsurf.QuadraticCV(4, uses="values")(smooth, Poisson(torch.ones(3)))
+    with pytest.raises(ValueError, match="dist must be Bernoulli, categorical, or an integer law"):
+        dbsurf.QuadraticCV(4, uses="values")(
+            smooth, dbsurf.distributions.KSubset(torch.zeros(3), 1)
+        )
 
 
 def test_a_coordinate_that_did_not_vary_says_nothing_about_its_curvature():

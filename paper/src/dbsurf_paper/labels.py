@@ -1,4 +1,4 @@
-"""Names, colours and dashes of estimators, and names of data sets, in one table.
+"""Names, colours and dashes of estimators, as each class declares them, and names of data sets.
 
 A *label* is an estimator's name and its options as one string, ``dbsurf debias=true``: runs,
 tables and figures are joined by it.

@@ -7,7 +7,8 @@ import math
 import pytest
 from scipy import stats
 
-from dbsurf_paper.report.numbers import Mean, counted, listed, paired, plus_minus, ranges
+from dbsurf_paper.report.numbers import counted, listed, plus_minus, ranges
+from dbsurf_paper.report.statistics import Mean, paired
 
 
 def test_mean_and_standard_error_by_hand():

@@ -369,7 +369,7 @@ def test_a_closed_terminal_saves(data, tmp_path):
 
 def test_ignored_sighup_stays_ignored(data, tmp_path):
     """As under nohup."""
-    code = "import signal, os; from dbsurf_paper.runs.processes import Interruption\n"
+    code = "import signal, os; from dbsurf_paper.runs.interruption import Interruption\n"
     code += "signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
     code += (
         "with Interruption() as stop: os.kill(os.getpid(), signal.SIGHUP); print(stop.requested)"
@@ -417,7 +417,7 @@ def test_an_interrupt_after_training_names_the_command_too(data, tmp_path, monke
 
 @pytest.mark.usefixtures("signals_heard")
 def test_sighup_twice_is_one_request():
-    from dbsurf_paper.runs.processes import Interruption
+    from dbsurf_paper.runs.interruption import Interruption
 
     with Interruption() as stop:
         os.kill(os.getpid(), signal.SIGHUP)

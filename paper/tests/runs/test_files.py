@@ -11,7 +11,7 @@ import pytest
 
 from dbsurf_paper.files import write_atomically
 from dbsurf_paper.progress import StepBar
-from dbsurf_paper.runs.processes import Interruption
+from dbsurf_paper.runs.interruption import Interruption
 from dbsurf_paper.runs.records import Events, Stopwatch, read_metrics, write_metrics
 
 

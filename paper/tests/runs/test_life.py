@@ -19,7 +19,7 @@ from dbsurf_paper.runs.folder import ROWS
 from dbsurf_paper.runs.life import Life
 from dbsurf_paper.runs.options import Execution
 from dbsurf_paper.runs.records import METRICS, read_metrics
-from storm.results import RUNS, command, forked, outcome, reference
+from storm.runs import EXPERIMENTS, command, forked, outcome, reference
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ def test_threads_are_set_inside_only(options):
 PLACES = {
     "vae": (1, 2, 5, 4, 30),
     "table search": (1, 3, 2, 2, 3),
-    "supernet": (1, 2, 5, 4, 9),
+    "supernet, sampled": (1, 2, 5, 4, 9),
     "sequences": (1, 3, 4, 4, 5),
     "league": (1, 3, 4, 6, 12),
     "toy": (1, 3, 4, 4, 9),
@@ -193,7 +193,12 @@ def sketch(figure: Any, target: Any, **more: Any) -> None:
         Path(target).write_bytes(b"figure")
 
 
-@pytest.mark.parametrize("name", RUNS)
+def test_every_experiment_is_killed():
+    assert len(PLACES) == len(EXPERIMENTS)
+    assert all(set(runs) & set(PLACES) for runs in EXPERIMENTS.values())
+
+
+@pytest.mark.parametrize("name", PLACES)
 def test_killed_at_several_places_gives_the_same_numbers(name, tmp_path_factory, monkeypatch):
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", sketch)
     place = tmp_path_factory.getbasetemp() / "kills"

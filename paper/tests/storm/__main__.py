@@ -24,7 +24,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from storm.results import random_numbers
-from storm.tally import Tally, summary, table
+from storm.tally import SLICE, Tally, summary, table
 
 #: Kinds of trials, and their share of the time.
 KINDS = {
@@ -38,6 +38,7 @@ KINDS = {
     "corruption": 0.06,
     "surroundings": 0.06,
 }
+GRACE = 180.0  # seconds after the end in which the last trials may finish
 
 
 def main() -> int:
@@ -107,7 +108,7 @@ class Storm:
         for thread in threads:
             thread.start()
         while any(thread.is_alive() for thread in threads):
-            if self.stopped.wait(0.5):
+            if self.stopped.wait(0.5) or time.time() > self.end + GRACE:
                 break
         for tally in self.tallies.values():
             tally.stop()
@@ -128,7 +129,9 @@ class Storm:
                 free = [tally for tally in self.tallies.values() if not tally.busy]
                 late = min(free, key=lambda tally: tally.seconds / self.kinds[tally.kind])
                 late.busy = True
-            late.slice(self.seed, self.end, self.place)
+            # A short storm has a turn for every kind, too.
+            length = min(SLICE, 60 * self.minutes * self.kinds[late.kind])
+            late.slice(self.seed, self.end, self.place, length)
             late.busy = False
             if not any(tally.busy for tally in self.tallies.values()):
                 for old in self.place.glob("trial-*"):

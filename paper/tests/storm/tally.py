@@ -19,7 +19,7 @@ from typing import Any
 from storm import chance
 from storm.results import Result
 
-SLICE = 150.0  # seconds that a child process works for
+SLICE = 150.0  # seconds that a child process works for, at the most
 BEGINNING = 300.0  # seconds until its first trial, on a busy machine
 ENDING = 30.0  # seconds from its last words to its end
 
@@ -61,11 +61,11 @@ class Tally:
             print(self.failures[-1], flush=True)
         self.next += 1
 
-    def slice(self, seed: int, end: float, place: Path) -> None:
+    def slice(self, seed: int, end: float, place: Path, length: float = SLICE) -> None:
         """One child process; if it dies or hangs, so has the trial that it was at."""
         begun, stopped = time.monotonic(), ""
         words = [sys.executable, "-m", "storm", self.kind, "--seed", str(seed)]
-        words += ["--work", str(self.next), str(min(end, time.time() + SLICE)), str(place)]
+        words += ["--work", str(self.next), str(min(end, time.time() + length)), str(place)]
         log = place / f"stderr-{self.kind}"
         with log.open("w") as errors:
             # Unbuffered: a line that waits in a buffer of Python is not seen by `select`. A session

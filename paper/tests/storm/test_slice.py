@@ -22,8 +22,8 @@ from storm.tally import Tally, summary, table
 ROOT = Path(__file__).parents[3]
 PATHS = [str(ROOT / "tests"), str(ROOT / "paper" / "tests"), os.environ.get("PYTHONPATH", "")]
 #: Kinds and trials; sweeps and several processes have tests of their own.
-SLICE = {"api": 60, "oracle": 60, "sequences": 30, "commands": 4, "kills": 1, "corruption": 4}
-SLICE |= {"surroundings": 2}
+SLICE = {"api": 30, "oracle": 30, "sequences": 15, "commands": 3, "kills": 1, "corruption": 2}
+SLICE |= {"surroundings": 1}
 SETTINGS = {
     **os.environ,
     "PYTHONPATH": os.pathsep.join(filter(None, PATHS)),

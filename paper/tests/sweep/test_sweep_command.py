@@ -228,7 +228,7 @@ def test_the_live_table_is_whole_at_80_columns_and_steps_move_between_evaluation
         console = Console(file=io.StringIO(), width=80)
         console.print(picture(board, 12, 80))
     lines = console.file.getvalue().splitlines()
-    working, waiting = (line for line in lines if "/10000" in line)
+    working, *_, waiting = (line for line in lines if "/10000" in line)
     assert working.split()[-4:-1] == ["running", "437/10000", "543.21"]
     assert waiting.split()[-3:] == ["waiting", "0/10000", "–"]
     assert max(map(len, lines)) <= 80

@@ -15,8 +15,8 @@ import pytest
 
 from blobs import blobs
 from dbsurf_paper.commands.main import main
-from dbsurf_paper.runs import processes
-from dbsurf_paper.runs.processes import LocalPool
+from dbsurf_paper.runs import local_pool
+from dbsurf_paper.runs.local_pool import LocalPool
 from dbsurf_paper.sweep import command
 from sweep_runs import Inline, outcomes, words
 
@@ -118,7 +118,7 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(data, tmp_path, whole, monkey
 
 
 def test_the_pool_itself(monkeypatch):
-    monkeypatch.setattr(processes, "ATTEMPTS", 1)
+    monkeypatch.setattr(local_pool, "ATTEMPTS", 1)
     pool = LocalPool(1)
     parent, group = os.getpid(), os.getpgid(0)
     assert pool.submit(os.getppid).result(PATIENCE) == parent

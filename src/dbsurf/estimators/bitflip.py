@@ -76,7 +76,7 @@ class BitFlip(Estimator[Bits]):
         Variant(
             "BitFlip",
             "#00695C",
-            "--",
+            ":",
             choose="to compare with; for a few bits whose p are near 0 or 1",
             cost="2 * n",
         ),
@@ -130,7 +130,8 @@ def flipped(draw: Draw[Bits], f: Evaluator, step: int) -> Flips:
     bit, n = draw.hidden, draw.samples.shape[0]
     place = torch.arange(bit.shape[0], device=bit.device) * step
     sample = place % n + place // n % step
-    flat = draw.samples[sample].reshape(*bit.shape, -1)  # (m, *batch, d)
+    count = draw.law.event_shape.numel()
+    flat = draw.samples[sample].reshape(*bit.shape, count)  # (m, *batch, d)
     index = bit.unsqueeze(-1)
     points = flat.scatter(-1, index, 1 - flat.gather(-1, index))
     values = f(points.reshape(*bit.shape, *draw.law.event_shape)).detach()
@@ -145,7 +146,8 @@ def bitflip_gradient(owner: Estimator[Bits], draw: Draw[Bits]) -> Tensor:
     law, minor = draw.law, draw.law.minor  # accurate where p rounds to 1
     flat = (*law.batch_shape, law.event_shape.numel())
     before = (draw.f_values + draw.baseline)[sample]  # f itself, (m, *batch)
-    own = draw.samples[sample].reshape(*bit.shape, -1).gather(-1, bit.unsqueeze(-1)).squeeze(-1)
+    samples = draw.samples[sample].reshape(*bit.shape, flat[-1])
+    own = samples.gather(-1, bit.unsqueeze(-1)).squeeze(-1)
     sign = 1 - 2 * own.to(minor.dtype)
     change = sign * (after.to(before.dtype) - before).to(minor.dtype)
     total: Tensor = minor.new_zeros(flat).scatter_add(-1, bit.movedim(0, -1), change.movedim(0, -1))

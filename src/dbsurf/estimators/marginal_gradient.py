@@ -77,7 +77,7 @@ class MarginalGradient(Estimator[OverVectors]):
         Variant(
             "marginal gradient, order 2",
             "#8D6E63",
-            ":",
+            "-.",
             options={"order": 2},
             choose="the same where f is a quadratic function",
             bias="unless f is quadratic",
@@ -108,7 +108,8 @@ class MarginalGradient(Estimator[OverVectors]):
     def _outer(self, draw: Draw[OverVectors]) -> Tensor:
         r"""The mean of $(x - \mu)(x - \mu)^\top \nabla f$, in each of several laws by itself."""
         centred = draw.law.base.score(draw.samples)  # (n, *batch, *several, m)
-        return (centred * (centred * draw.grad_f).sum(-1, keepdim=True)).mean(0)
+        grad_f: Tensor = draw.grad_f
+        return (centred * (centred * grad_f).sum(-1, keepdim=True)).mean(0)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, order={self.order}"

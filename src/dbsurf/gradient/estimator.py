@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from dbsurf import checks
 from dbsurf.distributions import Combination
+from dbsurf.gradient.autocast import autocast_now, full_precision
 from dbsurf.gradient.declaration import ANY, Accepts, GradF, Variant
-from dbsurf.gradient.function import Evaluator, Function, autocast_now, each, full_precision
+from dbsurf.gradient.function import Evaluator, Function, each
 from dbsurf.gradient.pipeline import Call, Draw, Drawn, Law, open_law
 from dbsurf.samplers.base import Sampler
 

@@ -7,7 +7,7 @@ data beside the samples, results as numpy arrays or plain numbers, auxiliary res
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -195,11 +195,22 @@ def function_values(
     if values.shape != shape or not values.is_floating_point():
         raise ValueError(
             f"{name} one floating-point tensor of shape {tuple(shape)} (n, *batch), "
-            f"got {values.dtype} of shape {tuple(values.shape)}"
+            f"got {values.dtype} of shape {tuple(values.shape)}{_hint(values.shape, shape)}"
         )
     if finite and not bool(torch.isfinite(values.detach()).all()):
         checks.finite_tensor(values, f"{name} finite values")
     return values
+
+
+def _hint(got: torch.Size, wanted: torch.Size) -> str:
+    """What is probably missing where f has summed over the last axes of the batch."""
+    missing = len(wanted) - len(got)
+    if missing < 1 or got != wanted[: len(got)] or not got:
+        return ""
+    return (
+        f"; if f is one value for all of the last {'axis' if missing == 1 else f'{missing} axes'}, "
+        f"the distribution must be Independent(dist, {missing})"
+    )
 
 
 def as_function_values(values: Any, shape: torch.Size, like: Tensor, *, finite: bool) -> Tensor:
@@ -275,27 +286,3 @@ def _without_graph(aux: Any) -> bool:
     if isinstance(aux, (tuple, list)):
         return all(map(_without_graph, aux))
     return aux is None or isinstance(aux, (int, float, complex, str, bytes, np.ndarray, np.generic))
-
-
-# --- autocast -------------------------------------------------------------------------------------
-
-AUTOCAST = ("cpu", "cuda")  # devices whose autocast is looked at
-
-
-def autocast_now() -> list[tuple[str, torch.dtype]]:
-    """The devices whose autocast is on, with its dtype."""
-    return [
-        (device, torch.get_autocast_dtype(device))
-        for device in AUTOCAST
-        if torch.is_autocast_enabled(device)
-    ]
-
-
-def full_precision(
-    autocast: Sequence[tuple[str, torch.dtype]],
-) -> AbstractContextManager[object]:
-    """Turn autocast off: sums over samples and control variates need all digits."""
-    stack = ExitStack()
-    for device, _ in autocast:
-        stack.enter_context(torch.autocast(device, enabled=False))
-    return stack

@@ -22,15 +22,14 @@ from torch import Tensor
 from dbsurf import checks
 from dbsurf.distributions import ByLogits, Combination, Coordinates, coordinates
 from dbsurf.gradient.attach import attach
+from dbsurf.gradient.autocast import autocast_now, full_precision
 from dbsurf.gradient.collect import collect
 from dbsurf.gradient.context import check_context
 from dbsurf.gradient.declaration import ANY, GradF
 from dbsurf.gradient.function import (
     Evaluator,
     as_function_values,
-    autocast_now,
     each,
-    full_precision,
 )
 
 if TYPE_CHECKING:

@@ -20,7 +20,8 @@ from dbsurf.sequences.codes import (
     IIDGroup,
     SystematicGroup,
 )
-from dbsurf.sequences.samples import Samples, policy_loss
+from dbsurf.sequences.policy_loss import policy_loss
+from dbsurf.sequences.samples import Samples
 from dbsurf.sequences.trajectories import (
     rewards_to_go,
     sequence_loss,

@@ -14,8 +14,8 @@ import tyro
 from dbsurf_paper.commands import report
 from dbsurf_paper.experiments import registry
 from dbsurf_paper.report.collect import collect
+from dbsurf_paper.runs.local_pool import LocalPool
 from dbsurf_paper.runs.options import option_words
-from dbsurf_paper.runs.processes import LocalPool
 from dbsurf_paper.sweep.carry_out import carry_out
 from dbsurf_paper.sweep.command import available_cores
 from dbsurf_paper.sweep.plan import arranged

@@ -94,7 +94,8 @@ def words(name: str, hint: Any) -> str:
     ('--n INT', '--sizes INT ...', '--[no-]resume')
     """
     flag = name.replace("_", "-")
-    return f"--[no-]{flag}" if hint is bool else f"--{flag} {_kind(hint)}"
+    switch = bool in (hint, *get_args(hint))  # bool, or bool | None
+    return f"--[no-]{flag}" if switch else f"--{flag} {_kind(hint)}"
 
 
 def _kind(hint: Any) -> str:
@@ -131,5 +132,5 @@ def entry(option: str, told: str, width: int) -> list[str]:
         return [f"  {option}".ljust(COLUMN) + below[0].lstrip(), *below[1:]]
     if len(option) > width - 2:
         option = option.replace(",", ", ")
-    indent = {"initial_indent": "  ", "subsequent_indent": "    "}
-    return [*textwrap.wrap(option, width, break_on_hyphens=False, **indent), *below]
+    above = textwrap.wrap(option, width - 2, subsequent_indent="  ", break_on_hyphens=False)
+    return [*(f"  {line}" for line in above), *below]

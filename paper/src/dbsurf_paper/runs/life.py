@@ -39,8 +39,8 @@ from dbsurf_paper.runs.folder import (
     read_summary,
     write_summary,
 )
+from dbsurf_paper.runs.interruption import Interruption, stop_requested
 from dbsurf_paper.runs.options import Execution
-from dbsurf_paper.runs.processes import Interruption, stop_requested
 from dbsurf_paper.runs.records import Row, Stopwatch, write_metrics
 from dbsurf_paper.runs.sealed import OtherFormat, read_sealed, write_sealed
 

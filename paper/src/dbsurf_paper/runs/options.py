@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
@@ -152,6 +153,8 @@ def check_rates(options: Any, names: Iterable[str]) -> None:
         value = getattr(options, name)
         if not value > 0:
             raise ValueError(f"{name} must be above 0, got {value}")
+        if value == math.inf:
+            raise ValueError(f"{name} must be finite, got {value}")
         if value > FASTEST:
             raise ValueError(f"{name} must be at most {FASTEST:g}, got {value}")
 

@@ -141,8 +141,9 @@ class Events:
             for name, value in self._settings.items()
             if value is not None
         }
+        file: Any = self._writer.file_writer
         for summary in hparams(known, dict.fromkeys(numbers, 0.0)):
-            self._writer.file_writer.add_summary(summary)
+            file.add_summary(summary)
         self._settings = None
 
     def __enter__(self) -> Events:

@@ -8,8 +8,8 @@ import torch
 
 from dbsurf_paper.progress import StepBar
 from dbsurf_paper.runs.checkpoint import NEWEST, check_optimiser
+from dbsurf_paper.runs.interruption import Interruption
 from dbsurf_paper.runs.life import Life
-from dbsurf_paper.runs.processes import Interruption
 from dbsurf_paper.runs.records import KEPT, Events, Row, marking
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, wait
 from pathlib import Path
 
-from dbsurf_paper.runs.processes import Interruption
+from dbsurf_paper.runs.interruption import Interruption
 from dbsurf_paper.sweep.board import Board
 from dbsurf_paper.sweep.cluster import EngineLost
 from dbsurf_paper.sweep.display import Display, summary

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from typing import Any, ParamSpec, TypeVar
 
-from dbsurf_paper.runs.processes import stopping_when
+from dbsurf_paper.runs.interruption import stopping_when
 
 P = ParamSpec("P")
 T = TypeVar("T")

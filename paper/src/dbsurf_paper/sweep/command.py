@@ -18,8 +18,8 @@ import tyro
 from dbsurf_paper.experiments.registry import experiment
 from dbsurf_paper.runs.experiment import Scale
 from dbsurf_paper.runs.folder import read_summary
+from dbsurf_paper.runs.local_pool import LocalPool
 from dbsurf_paper.runs.options import option_words
-from dbsurf_paper.runs.processes import LocalPool
 from dbsurf_paper.sweep.board import Board
 from dbsurf_paper.sweep.carry_out import carry_out
 from dbsurf_paper.sweep.cluster import DaskPool

@@ -142,7 +142,8 @@ def summary(board: Board) -> str:
     counts = ", ".join(f"{board.count(state)} {state}" for state in states)
     left = board.left()
     tail = "" if left is None or not board.count("running") else f"; about {span(left)} left"
-    return f"{len(board.entries)} runs: {counts}{tail}"
+    total = "1 run" if len(board.entries) == 1 else f"{len(board.entries)} runs"
+    return f"{total}: {counts}{tail}"
 
 
 def span(seconds: float | None) -> str:

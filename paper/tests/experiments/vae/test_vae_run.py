@@ -428,9 +428,20 @@ def test_names_and_presets():
     options = Options(estimator="dbsurf", estimator_options=("alpha=preserve", "debias=true"))
     assert options.folder() == Path("runs/vae/digits-dbsurf-alpha-preserve-debias-true-n4-seed0")
     assert options.build_estimator().unbiased
-    assert PRESETS["paper"] == Options(dataset="mnist")
+    assert PRESETS["paper"] == Options(dataset="mnist", steps=1_000_000, bound_images=0)
     assert [PRESETS[name].dataset for name in ("laptop", "smoke")] == ["mnist", "digits"]
-    assert Options().steps == 1_000_000
+    assert Options().steps == 10_000  # nobody asks for a million by chance
+
+
+@pytest.mark.parametrize("preset", ["paper", "laptop"])
+def test_a_preset_without_its_images_says_in_one_line_how_to_get_them(preset, tmp_path, capsys):
+    place = ["--data-dir", str(tmp_path / "data"), "--out", str(tmp_path / "run")]
+    assert main(["vae", "--preset", preset, *place]) == 2
+    error = capsys.readouterr().err.strip()
+    assert "data set mnist is not in" in error
+    assert "`dbsurf data fetch mnist` downloads it, `dbsurf data import FILE`" in error
+    assert "\n" not in error
+    assert not (tmp_path / "run").exists()
 
 
 def test_no_step_waits_for_the_device(data, tmp_path):

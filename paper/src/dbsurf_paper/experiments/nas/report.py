@@ -33,7 +33,8 @@ from dbsurf_paper.report.document import (
     Table,
     is_png,
 )
-from dbsurf_paper.report.numbers import Mean, counted, given, plus_minus
+from dbsurf_paper.report.numbers import counted, given, plus_minus
+from dbsurf_paper.report.statistics import Mean
 from dbsurf_paper.report.tidy import plain_numbers
 
 COMMAND = "dbsurf sweep table2 --scale laptop"

@@ -13,7 +13,7 @@ from dbsurf_paper.experiments.nas.supernet.methods import METHODS
 from dbsurf_paper.experiments.nas.supernet.options import SUPERNET_PRESETS, Name, SupernetOptions
 from dbsurf_paper.labels import dataset_name, estimator_name, label
 from dbsurf_paper.report.collect import FINISHED, Run
-from dbsurf_paper.report.numbers import Mean
+from dbsurf_paper.report.statistics import Mean
 
 # What the paper reports in table 2: test accuracy of the found cells, four seeds.
 # Parameterisation, method, then mean and standard error on every data set.

@@ -9,7 +9,7 @@ from dbsurf_paper.experiments.nas.searches import OPTIMUM, Search
 from dbsurf_paper.experiments.nas.space import EDGES, OPERATIONS
 from dbsurf_paper.report.collect import Run
 from dbsurf_paper.report.document import Block, Chart, Line, Panel
-from dbsurf_paper.report.numbers import Mean
+from dbsurf_paper.report.statistics import Mean
 from dbsurf_paper.runs.records import METRICS, read_metrics
 
 Rows = Sequence[Mapping[str, float | None]]

@@ -20,7 +20,7 @@ from dbsurf_paper.experiments.sequences.arms import SAMPLERS, WITHOUT_REPLACEMEN
 from dbsurf_paper.experiments.sequences.law import REWARDS, Law, decided_at
 from dbsurf_paper.experiments.sequences.moments import Moments, Problem
 from dbsurf_paper.experiments.sequences.simulation import Sums, simulate, simulate_beam
-from dbsurf_paper.report.numbers import holm
+from dbsurf_paper.report.statistics import holm
 from dbsurf_paper.runs.life import Keep, Rows, compute
 
 SIMULATED = ("leave-one-out", "peers", "prefix", "group mean", "standardised")

@@ -14,7 +14,7 @@ from dbsurf_paper.experiments.sequences import exact, figures, training
 from dbsurf_paper.experiments.sequences.options import Options
 from dbsurf_paper.files import write_atomically
 from dbsurf_paper.progress import share_bar
-from dbsurf_paper.report.numbers import holm, paired
+from dbsurf_paper.report.statistics import holm, paired
 from dbsurf_paper.runs.life import Keep, Life, compute
 
 Step = Callable[[float], None]

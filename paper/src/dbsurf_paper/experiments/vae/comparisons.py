@@ -11,7 +11,7 @@ from typing import Any
 from dbsurf_paper.experiments.vae.options import PRESETS
 from dbsurf_paper.labels import column_order, label
 from dbsurf_paper.report.collect import FINISHED, Run
-from dbsurf_paper.report.numbers import Mean, Paired, paired
+from dbsurf_paper.report.statistics import Mean, Paired, paired
 
 # What the paper reports in table 1: final training -ELBO after 1e6 steps, five seeds. (The paper's
 # header says ELBO; the numbers are negative ELBOs.)

@@ -22,7 +22,7 @@ from dbsurf_paper.report.document import (
     Section,
     Table,
 )
-from dbsurf_paper.report.numbers import Mean
+from dbsurf_paper.report.statistics import Mean
 
 FIGURE_1 = "dbsurf sweep figure1 --scale laptop"
 TABLE_1 = "dbsurf sweep table1 --scale laptop"

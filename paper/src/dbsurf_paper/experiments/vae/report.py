@@ -30,7 +30,8 @@ from dbsurf_paper.report.document import (
     Section,
     is_png,
 )
-from dbsurf_paper.report.numbers import Paired, given, listed
+from dbsurf_paper.report.numbers import given, listed
+from dbsurf_paper.report.statistics import Paired
 
 FEW = 4  # comparisons that a sentence can name one by one
 

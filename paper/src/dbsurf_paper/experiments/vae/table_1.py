@@ -19,7 +19,8 @@ from dbsurf_paper.experiments.vae.comparisons import (
 from dbsurf_paper.labels import column_order, dataset_name, estimator_name
 from dbsurf_paper.report.collect import Run, numbers_of
 from dbsurf_paper.report.document import Block, Cell, Missing, Paragraph, Row, Section, Table
-from dbsurf_paper.report.numbers import Paired, counted, holm, plus_minus
+from dbsurf_paper.report.numbers import counted, plus_minus
+from dbsurf_paper.report.statistics import Paired, holm
 
 COMMAND = "dbsurf sweep table1 --scale laptop"
 P = 0.05  # adjusted p-values below this tell two estimators apart

@@ -20,7 +20,7 @@ from dbsurf_paper.report.document import (
     Table,
 )
 from dbsurf_paper.report.document import Paragraph as Text
-from dbsurf_paper.report.numbers import Mean
+from dbsurf_paper.report.statistics import Mean
 
 AGAINST_N = "dbsurf sweep vae --scale laptop --grid estimator=dbsurf,loorf n=2,4,8 seed=0..4"
 SAME_PLACE = "dbsurf vae --preset laptop --dataset mnist --measure-variance"

@@ -15,7 +15,7 @@ from dbsurf_paper.experiments.nas.supernet.search import Search, summary
 from dbsurf_paper.experiments.nas.supernet.workers import FabricWorkers, Workers
 from dbsurf_paper.runs.device import choose_device, threads
 from dbsurf_paper.runs.life import Life
-from dbsurf_paper.runs.processes import all_results
+from dbsurf_paper.runs.local_pool import all_results
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

@@ -18,7 +18,7 @@ from dbsurf_paper.experiments.nas.supernet.methods.base import Candidate
 from dbsurf_paper.experiments.nas.supernet.options import SupernetOptions
 from dbsurf_paper.experiments.nas.supernet.workers import Workers
 from dbsurf_paper.files import write_atomically
-from dbsurf_paper.report.numbers import Mean
+from dbsurf_paper.report.statistics import Mean
 from dbsurf_paper.runs.life import Life
 from dbsurf_paper.runs.records import KEPT, Row, add_picture
 from dbsurf_paper.runs.steps import Steps

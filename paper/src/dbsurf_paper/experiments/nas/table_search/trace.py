@@ -14,7 +14,7 @@ from dbsurf_paper.experiments.nas.landscape import Floats, Table
 from dbsurf_paper.experiments.nas.options import TableOptions
 from dbsurf_paper.experiments.nas.searches import DBSURF
 from dbsurf_paper.experiments.nas.space import SIZE, Integers
-from dbsurf_paper.report.numbers import Mean
+from dbsurf_paper.report.statistics import Mean
 
 
 @dataclass(frozen=True)

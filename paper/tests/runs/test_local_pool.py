@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from dbsurf_paper.runs.checkpoint import NEWEST, read_checkpoint
-from dbsurf_paper.runs.processes import all_results
+from dbsurf_paper.runs.local_pool import all_results
 from supernet_runs import digits
 
 PATIENCE = 300.0
