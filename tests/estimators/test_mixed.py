@@ -386,11 +386,8 @@ def test_a_tuple_of_one(name):
 @pytest.mark.parametrize("name", dbsurf.available())
 def test_a_part_without_coordinates_changes_nothing(name):
     """Between two others: each estimator refuses in its own words, or has their gradient."""
-    law = [
-        Independent(Bernoulli(logits=torch.zeros(3, size).requires_grad_()), 1)
-        for size in (1, 0, 1)
-    ]
-    law = tuple(law)
+    logits = [torch.zeros(3, size, requires_grad=True) for size in (1, 0, 1)]
+    law = tuple(Independent(Bernoulli(logits=part), 1) for part in logits)
     estimator = dbsurf.get(name, 4)
     try:
         estimator.check(law)
