@@ -310,6 +310,7 @@ def test_the_fair_study(page, monkeypatch):
     assert "correction over the 4 comparisons" in text
     assert "| ARMS-D | 0.93 | 1.85 |" in text  # fewer steps, of twice the time
     assert "- 11 runs: revision abc1234, torch 2.13.0" in text
+    assert "Finished: 7 of at least 24 runs that choose rates, and 4 after them." in text
 
 
 def test_a_run_of_chosen_estimators_takes_the_place_of_rows_of_a_whole_run(page, monkeypatch):
