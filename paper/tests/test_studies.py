@@ -248,6 +248,10 @@ def test_in_equal_time(page, monkeypatch):
             wanted
         )  # (beyond the last as before; never below two samples)
     assert module.at_equal_time(one, {**own, "evaluations": 3, "milliseconds": 3.0}) is None
+    for row in rows:
+        row["milliseconds"] = 1.0
+    found = module.at_equal_time(one, {**own, "milliseconds": 24.0})
+    assert found == pytest.approx(2.0)  # no time tells the numbers of samples apart: the largest
 
 
 def test_spotcheck_along_a_training(page, monkeypatch):
