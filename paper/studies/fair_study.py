@@ -249,6 +249,19 @@ def carry_out(stage: str, dataset: str) -> None:
         train(options)
 
 
+def state(every: list[Options]) -> str:
+    """How far the study is: of the choices, of the comparisons that follow, and what is missing."""
+    one_a_rate = len(DATASETS) * (len(ENTRANTS) * len(RATES) + len(TEMPERATURES) - 1)
+    chosen_runs = [one for one in every if one.hold_out is not None]
+    done = sum(look(one) is not None for one in chosen_runs)
+    others = sum(look(one) is not None for one in every) - done
+    told = f"Finished: {done} of at least {one_a_rate} runs that choose rates, "
+    told += f"and {others} after them."
+    if done < one_a_rate:
+        told += " **The study is under way: nothing below is a result yet.**"
+    return told
+
+
 def report() -> None:
     """Tables and figures from the finished runs."""
     times = fair_report.read_times(TIMES)
@@ -291,6 +304,7 @@ def report() -> None:
     insert(PAGE, "reaching", fair_report.texts(*reaches))
     insert(PAGE, "longer", fair_report.texts(*longer))
     insert(PAGE, "revisions", fair_report.revisions(every))
+    insert(PAGE, "state", state(every))
     if short:
         save_csv(fair_report.rows_of(short), RESULTS / "runs.csv")
         chart = fair_report.curves(short, times)

@@ -163,7 +163,7 @@ def chart(rows: pd.DataFrame) -> Chart:
         for label, own in rows.groupby("estimator", sort=False)
     ]
     panel = Panel(
-        "MNIST VAE, 200 bits, four evaluations of f",
+        "SpotCheck begins level with ReinMax, unbiased",
         "training steps",
         "variance over LOORF's",
         tuple(lines),

@@ -248,6 +248,10 @@ def test_in_equal_time(page, monkeypatch):
             wanted
         )  # (beyond the last as before; never below two samples)
     assert module.at_equal_time(one, {**own, "evaluations": 3, "milliseconds": 3.0}) is None
+    for row in rows:
+        row["milliseconds"] = 1.0
+    found = module.at_equal_time(one, {**own, "milliseconds": 24.0})
+    assert found == pytest.approx(2.0)  # no time tells the numbers of samples apart: the largest
 
 
 def test_spotcheck_along_a_training(page, monkeypatch):
@@ -310,6 +314,7 @@ def test_the_fair_study(page, monkeypatch):
     assert "correction over the 4 comparisons" in text
     assert "| ARMS-D | 0.93 | 1.85 |" in text  # fewer steps, of twice the time
     assert "- 11 runs: revision abc1234, torch 2.13.0" in text
+    assert "Finished: 7 of at least 24 runs that choose rates, and 4 after them." in text
 
 
 def test_a_run_of_chosen_estimators_takes_the_place_of_rows_of_a_whole_run(page, monkeypatch):

@@ -381,3 +381,19 @@ def test_a_tuple_of_one(name):
     E(lambda x: x[0].sum(-1), one).sum().backward()
     assert logits.grad.shape == (4, 3)
     assert E.estimate(lambda x: x[0].sum(-1), one).grad[0].shape == (4, 3)
+
+
+@pytest.mark.parametrize("name", dbsurf.available())
+def test_a_part_without_coordinates_changes_nothing(name):
+    """Between two others: each estimator refuses in its own words, or has their gradient."""
+    logits = [torch.zeros(3, size, requires_grad=True) for size in (1, 0, 1)]
+    law = tuple(Independent(Bernoulli(logits=part), 1) for part in logits)
+    estimator = dbsurf.get(name, 4)
+    try:
+        estimator.check(law)
+    except ValueError:
+        return
+    value = estimator(lambda x: sum(part.square().sum(-1) for part in x), law)
+    if estimator.objective == "mean" and estimator.unbiased:
+        value.sum().backward()
+        assert all(torch.isfinite(part.grad).all() for part in logits)

@@ -177,6 +177,8 @@ def forked(work: Callable[[], int], log: Path, ignored: Sequence[signal.Signals]
         os.dup2(file, 1)
         os.dup2(file, 2)
         status = work()
+    except KeyboardInterrupt:  # before the work began, which catches it itself
+        status = 130
     except BaseException:
         import traceback
 

@@ -412,6 +412,9 @@ class MixedCells(Cells):
     def moved(self, samples: Tensor, cell: Tensor) -> Tensor:
         found, first = [], 0
         for part, x in self._each(samples):
+            if part.count == 0:  # nothing to move
+                found.append(x)
+                continue
             here = (cell >= first) & (cell < first + part.count)
             moved = part.moved(x, (cell - first).clamp(0, part.count - 1))
             found.append(torch.where(here.unsqueeze(-1), moved, x))

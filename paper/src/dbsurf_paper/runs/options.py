@@ -47,6 +47,8 @@ LARGEST = {
     "dim": 10**4,
     "points": 10**5,
     "draws": 10**6,
+    "length": 10,  # of strings that are enumerated, 4 to this power
+    "replicates": 10**6,
     "comparison_draws": 10**7,
 }
 

@@ -157,10 +157,12 @@ def at_equal_time(one: Outcome, row: Row) -> float | None:
     variances = np.log([float(r["variance"]) for r in usual])
     time = time_of(row) * float(own["milliseconds"])
     known, wanted = np.log(times), float(np.log(max(time, times[0])))
+    first = int(np.searchsorted(known, known[-1])) - 1  # the last that takes less time
     if wanted <= known[-1]:
         variance = float(np.interp(wanted, known, variances))
+    elif first < 0:  # on a busy machine more samples may have taken no more time
+        variance = float(variances[-1])
     else:
-        first = int(np.searchsorted(known, known[-1])) - 1
         slope = (variances[-1] - variances[first]) / (known[-1] - known[first])
         variance = float(variances[-1] + slope * (wanted - known[-1]))
     return float(row["ratio"]) * float(own["variance"]) / float(np.exp(variance))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from dbsurf_paper.experiments.sequences import exact, training
-from dbsurf_paper.runs.options import Execution, check_rates
+from dbsurf_paper.runs.options import LARGEST, MOST, Execution, check_rates
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,11 @@ class Options(Execution):
         smallest |= {"batch": 1, "pool": 1, "every": 1}
         smallest |= {"replicates": 2, "variance_draws": 2}
         for name, least in smallest.items():
-            if getattr(self, name) < least:
-                flag = name.replace("_", "-")
-                raise ValueError(f"--{flag} must be at least {least}, got {getattr(self, name)}")
+            flag, value, most = name.replace("_", "-"), getattr(self, name), LARGEST.get(name, MOST)
+            if value < least:
+                raise ValueError(f"--{flag} must be at least {least}, got {value}")
+            if value > most:
+                raise ValueError(f"--{flag} must be at most {most}, got {value}")
         if self.laws * len(self.sharpness) < 2:
             raise ValueError(
                 f"--laws times the number of values of --sharpness must be at least 2, got "
