@@ -58,7 +58,9 @@ def step(model: nn.Module, forward, h: Tensor) -> tuple[Tensor, list[Tensor]]:
     return loss.detach(), [p.grad.clone() for p in model.parameters()]
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+@pytest.mark.filterwarnings(  # all of them are torch's own
+    "ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning"
+)
 @pytest.mark.parametrize(("name", "options", "dtype"), CASES)
 def test_a_compiled_training_step_equals_eager(name, options, dtype):
     model = Model(dbsurf.get(name, 4, **options), dtype)
