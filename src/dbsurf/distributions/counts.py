@@ -36,7 +36,7 @@ from dbsurf.distributions.base import (
 )
 from dbsurf.distributions.generic import ByLogProb
 
-LARGEST_TABLE = 2**26  # entries over all coordinates: half a gigabyte of float64
+LARGEST_TABLE = 2**24  # entries over all coordinates: 128 megabytes of float64, some seconds
 
 
 def table_dtype(device: torch.device) -> torch.dtype:
@@ -61,6 +61,10 @@ class IntegerLaw(ABC):
 
     def check(self) -> None:  # noqa: B027 (scipy checks its own)
         """Check the values of the parameters."""
+
+    def endless(self) -> bool:
+        """Whether the support is known to be infinite without a table."""
+        return False
 
     @abstractmethod
     def window(self, tail: float) -> Window:
@@ -113,6 +117,8 @@ class Lattice(Coordinates):
         return torch.cat(pieces, -1)
 
     def state_count(self) -> float:
+        if self._law.endless():
+            return INFINITE
         open_ended = self._window.below is not None or self._window.above is not None
         return INFINITE if open_ended else super().state_count()
 
@@ -274,6 +280,9 @@ class TorchCounts(IntegerLaw):
                     f"the parameters of {self._dist} must be finite and in their range, got a "
                     f"mean from {mean.min().item():g} to {mean.max().item():g}"
                 )
+
+    def endless(self) -> bool:
+        return not self._law.finite and self._parameters[0].numel() > 0
 
     def standard(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The mean, the standard deviation, and bend and slope of the mean, see `_TorchLaw`."""
