@@ -181,6 +181,12 @@ def test_supports_too_wide_to_tabulate():
         dbsurf.sample(stats.poisson(-1.0), 2)
 
 
+def test_integers_too_large_for_the_dtype():
+    law = Geometric(logits=torch.tensor(-12.0, dtype=torch.float16))
+    with pytest.raises(ValueError, match=r"values must fit in torch.float16, which ends at 65504"):
+        dbsurf.LOORF(4).estimate(lambda x: x, law)
+
+
 def test_generators_live_where_the_distribution_does():
     elsewhere = Bernoulli(torch.empty(3, device="meta"), validate_args=False)
     with pytest.raises(ValueError, match="generator must be on the distribution's device meta"):

@@ -10,12 +10,22 @@ import os
 import re
 import secrets
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 LARGEST = 2**63  # bound on integers in JSON files: larger ones do not fit into an int64 array
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{12}")
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Every `OSError` inside names ``path``: those of libraries often name no file."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:
@@ -26,18 +36,16 @@ def write_atomically(path: Path, content: bytes | str) -> None:
     """
     data = content.encode() if isinstance(content, str) else content
     temporary = path.parent / f".{path.name}.{secrets.token_hex(6)}"
-    try:
-        with temporary.open("xb") as file:  # with the permissions of any other new file
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        _remove(temporary)
-        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
-    except BaseException:
-        _remove(temporary)
-        raise
+    with naming(path):
+        try:
+            with temporary.open("xb") as file:  # with the permissions of any other new file
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except BaseException:
+            _remove(temporary)
+            raise
 
 
 def _remove(path: Path) -> None:

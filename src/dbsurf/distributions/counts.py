@@ -335,6 +335,12 @@ class TorchCounts(IntegerLaw):
         above = masses.flip(0).cumsum(0).flip(0) - masses + beyond  # P(x > start + k)
         width = int((above > tail).unsqueeze(-1).flatten(1).any(1).sum()) + 1
         width = min(width, masses.shape[0])
+        largest = torch.finfo(self.dtype).max
+        if start + width > largest:
+            raise ValueError(
+                f"the values must fit in {self.dtype}, which ends at {largest:g}, got values of "
+                f"{type(self._dist).__name__} up to {start + width}; use wider parameters"
+            )
         return Window(start, masses[:width].movedim(0, -1), None, above[width - 1])
 
     def draw_below(self, window: Window, uniforms: Tensor) -> Tensor:

@@ -24,6 +24,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
 from dbsurf_paper import labels
+from dbsurf_paper.files import write_atomically
 from dbsurf_paper.labels import estimator_name
 from dbsurf_paper.report.document import Chart, Line, Panel
 
@@ -113,7 +114,15 @@ def whole_svg(chart: Chart, columns: int = 3) -> str:
 def save_chart(chart: Chart, path: Path, columns: int = 3) -> None:
     """All panels and their legend as a file; its suffix says which format, for example .png."""
     with mpl.rc_context(STYLE):
-        _whole(chart, columns).savefig(path, dpi=200)
+        _save(_whole(chart, columns), path)
+
+
+def _save(figure: Figure, path: Path) -> None:
+    """A file that is whole or not there; its suffix says which format."""
+    buffer, kind = io.BytesIO(), path.suffix.removeprefix(".")
+    undated = {"metadata": {"CreationDate": None}} if kind == "pdf" else {}
+    figure.savefig(buffer, dpi=200, format=kind, **undated)
+    write_atomically(path, buffer.getvalue())
 
 
 def _whole(chart: Chart, columns: int) -> Figure:
@@ -252,9 +261,9 @@ def panels(
         FigureCanvasAgg(figure)
         axes = figure.subplots(rows, columns, squeeze=False, **options)
         yield figure, list(axes.flat)
-        figure.savefig(path.with_suffix(".png"), dpi=200)
+        _save(figure, path.with_suffix(".png"))
         figure.set_layout_engine("none")  # laid out once; the second file takes it as it is
-        figure.savefig(path.with_suffix(".pdf"), metadata={"CreationDate": None})
+        _save(figure, path.with_suffix(".pdf"))
 
 
 def shared_legend(figure: Figure, axes: Axes, columns: int = 6) -> None:

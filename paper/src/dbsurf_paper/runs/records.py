@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dbsurf_paper.files import naming
 from dbsurf_paper.runs.sealed import read_sealed_text, write_sealed_text
 
 Row = Mapping[str, float | int | None]
@@ -114,21 +115,20 @@ class Events:
         if enabled:
             from torch.utils.tensorboard import SummaryWriter
 
-            self._writer = SummaryWriter(str(self._place), purge_step=step + 1 if step else None)
+            with naming(folder):
+                self._writer = SummaryWriter(str(folder), purge_step=step + 1 if step else None)
 
     def add(self, row: Row) -> None:
         """One point for every number of a row of the metrics, at its step."""
         if self._writer is not None:
             step = row["step"]
             numbers = {tag(name): value for name, value in row.items() if name != "step"}
-            try:
+            with naming(self._place):
                 self._add_settings(numbers)
                 for name, value in numbers.items():
                     if value is not None:
                         self._writer.add_scalar(name, value, step)
                 self._writer.flush()
-            except OSError as error:  # TensorBoard's own error does not name the file
-                raise OSError(error.errno, error.strerror, str(self._place)) from error
 
     def _add_settings(self, numbers: Iterable[str]) -> None:
         """Once: the hyperparameters, and the numbers that stand beside them."""
@@ -172,12 +172,8 @@ def add_picture(folder: Path, name: str, picture: Path, step: int) -> None:
     from matplotlib.image import imread
     from torch.utils.tensorboard import SummaryWriter
 
-    place = str(folder)
-    try:
-        with SummaryWriter(place) as writer:
-            writer.add_image(name, imread(picture)[..., :3], step, dataformats="HWC")
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, place) from error
+    with naming(folder), SummaryWriter(str(folder)) as writer:
+        writer.add_image(name, imread(picture)[..., :3], step, dataformats="HWC")
 
 
 KEPT = 100  # losses that are kept; training checks them at least that often
