@@ -120,7 +120,7 @@ def save_chart(chart: Chart, path: Path, columns: int = 3) -> None:
 def _save(figure: Figure, path: Path) -> None:
     """A file that is whole or not there; its suffix says which format."""
     buffer, kind = io.BytesIO(), path.suffix.removeprefix(".")
-    undated = {"metadata": {"CreationDate": None}} if kind == "pdf" else {}
+    undated: dict[str, Any] = {"metadata": {"CreationDate": None}} if kind == "pdf" else {}
     figure.savefig(buffer, dpi=200, format=kind, **undated)
     write_atomically(path, buffer.getvalue())
 
