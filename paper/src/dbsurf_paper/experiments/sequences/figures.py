@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from matplotlib.ticker import LogLocator, NullFormatter
 
@@ -221,6 +222,6 @@ def gradient_errors(errors: pd.DataFrame, path: Path) -> None:
 
 def _lowest(over: pd.DataFrame, what: str, reference: str) -> str:
     """Which arm has the lowest mean ratio for each n, a row each; nothing if none is known."""
-    best = over.dropna(how="all").idxmin(axis=1)
+    best = over.where(np.isfinite(over)).dropna(how="all").idxmin(axis=1)
     words = [f"{arm} ({over[arm][n]:.2f}, n = {n})" for n, arm in best.items()]
     return f"Lowest {what} over that of {reference}: {'; '.join(words)}" if words else ""
