@@ -45,24 +45,28 @@ def ends_lowest(chart: Chart) -> str:
     if not found:
         return ""
     best = max(found, key=lambda name: np.mean(found[name]))
-    others = [gap for name, gaps in found.items() if name != best for gap in gaps]
+    others = {name: gaps for name, gaps in found.items() if name != best}
     steps = chart.panels[0].lines[0].x[-1]
     text = f"After {steps:,.0f} steps {estimator_name(best)} is {reach(found[best])} nats below"
-    text += " LOORF"
-    return f"{text}, the others {reach(others)}" if others else text
+    if not others:
+        return f"{text} LOORF"
+    names = [estimator_name(name) for name in others]
+    rest = reach([gap for gaps in others.values() for gap in gaps])
+    return f"{text} LOORF, {names[0] if len(names) == 1 else 'the others'} {rest}"
 
 
 def below_zero(chart: Chart) -> str:
-    """The same of a chart of differences from LOORF."""
-    found: dict[str, list[float]] = {}
+    """The largest and the last lead of the best estimator, of a chart of differences from LOORF."""
+    found: dict[str, list[Line]] = {}
     for panel in chart.panels:
         for one in panel.lines:
-            found.setdefault(one.series, []).append(min(one.y))
+            found.setdefault(one.series, []).append(one)
     if not found:
         return ""
-    best = min(found, key=lambda name: np.mean(found[name]))
-    gaps = [-gap for gap in found[best]]
-    return f"{estimator_name(best)} leads LOORF by {reach(gaps)} nats where its lead is largest"
+    best = min(found, key=lambda name: np.mean([one.y[-1] for one in found[name]]))
+    largest, last = [-min(one.y) for one in found[best]], [-one.y[-1] for one in found[best]]
+    text = f"The lead of {estimator_name(best)} over LOORF is at most {reach(largest)} nats"
+    return f"{text}, and {reach(last)} at the end"
 
 
 def at_equal_seconds(chart: Chart) -> str:
@@ -79,7 +83,7 @@ def at_equal_seconds(chart: Chart) -> str:
         return ""
     best = min(gaps, key=lambda name: np.mean(gaps[name]))
     told = ", ".join(f"{gap:+.1f}" for gap in gaps[best])
-    text = f"At the second at which LOORF ends, {estimator_name(best)}, the best on average, is at"
+    text = f"In the time that LOORF takes, {estimator_name(best)}, the best on average, ends"
     return f"{text} {told} nats from it"
 
 

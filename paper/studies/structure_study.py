@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import matplotlib.pyplot as plt
 import pandas as pd
 import torch
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import LogLocator
 from scipy import stats
 
 from dbsurf_paper.labels import GREY, SKY, VARIANTS, call_label
@@ -207,7 +207,10 @@ def figure(study: Study, rows: pd.DataFrame) -> None:
     axes[0].set(xlabel=study.counted, ylabel="test accuracy", xscale="log")
     axes[1].set(xlabel="seconds of processor time", xscale="log")
     for axis in axes:
-        axis.xaxis.set_minor_formatter(NullFormatter())  # labels at powers of ten only
+        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.xaxis.set_major_formatter("{x:,g}")
+        axis.minorticks_off()
+        axis.tick_params(labelsize=8)
         axis.grid(alpha=0.2)
         axis.spines[["top", "right"]].set_visible(False)
     add_finding(shown, finding(study, rows))

@@ -126,17 +126,17 @@ def test_the_titles_of_figures_are_computed(monkeypatch):
     second = {"loorf": (9.0, 6.0), "dbsurf": (9.0, 6.25), "quadraticcv": (9.0, 5.0)}
     both = chart(first, second)
     assert findings.ends_lowest(both) == (
-        "After 4 steps QuadraticCV is 1.0 to 2.0 nats below LOORF, the others -0.2 to 0.5"
+        "After 4 steps QuadraticCV is 1.0 to 2.0 nats below LOORF, DBsurf -0.2 to 0.5"
     )
     assert findings.ends_lowest(chart({"loorf": (2.0, 1.0), "dbsurf": (2.0, 0.5)})) == (
         "After 4 steps DBsurf is 0.5 nats below LOORF"
     )
     assert findings.at_equal_seconds(both) == (
-        "At the second at which LOORF ends, QuadraticCV, the best on average, is at -2.0, -1.0 "
-        "nats from it"
+        "In the time that LOORF takes, QuadraticCV, the best on average, ends -2.0, -1.0 nats from "
+        "it"
     )
     assert findings.below_zero(chart({"dbsurf": (-0.5, -0.25), "arms": (-0.1, 0.2)})) == (
-        "DBsurf leads LOORF by 0.5 nats where its lead is largest"
+        "The lead of DBsurf over LOORF is at most 0.5 nats, and 0.2 at the end"
     )
     assert findings.lowest_at_four(chart(first, second, {"dbsurf": (1.0, 2.0)})) == (
         "With four evaluations of f QuadraticCV has the lowest variance in 2 of the 2 problems "

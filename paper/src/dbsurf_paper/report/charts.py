@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from textwrap import fill
+from textwrap import fill, wrap
 from typing import Any
 
 import matplotlib as mpl
@@ -248,8 +248,9 @@ def _title(found: re.Match[str]) -> str:
 def add_finding(figure: Figure, finding: str) -> None:
     """What a figure shows in one sentence, above its panels; nothing if there is nothing to say."""
     if finding:
-        lines = fill(finding, int(LETTERS_AN_INCH * figure.get_figwidth()))
-        figure.suptitle(_plain(lines), x=0.01, ha="left", fontsize=11)
+        most = int(LETTERS_AN_INCH * figure.get_figwidth())
+        even = len(finding) // len(wrap(finding, most)) + 8  # so that no word is left alone
+        figure.suptitle(_plain(fill(finding, min(even, most))), x=0.01, ha="left", fontsize=11)
 
 
 @contextmanager

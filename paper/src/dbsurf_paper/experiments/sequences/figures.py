@@ -156,9 +156,9 @@ def rewards(runs: pd.DataFrame, outcomes: pd.DataFrame, path: Path) -> None:
         shared_legend(figure, axes[0], columns=len(sizes))
         highest = outcomes.loc[outcomes.groupby("n").reward.idxmax()]
         told = int((outcomes.gain_p < 0.05).sum())
-        ends = [f"{row.arm} (n = {row.n})" for row in highest.itertuples()]
+        ends = [f"“{row.arm}” (n = {row.n})" for row in highest.itertuples()]
         same = highest.arm.nunique() == 1
-        text = f"Highest at the end: {highest.arm.iloc[0] if same else ', '.join(ends)}; "
+        text = f"Highest at the end: {f'“{highest.arm.iloc[0]}”' if same else ', '.join(ends)}; "
         text += f"{told or 'none'} of {outcomes.gain_p.notna().sum()} differences in reward "
         add_finding(figure, f"{text}{'is' if told < 2 else 'are'} told apart from 0")
 
@@ -197,7 +197,9 @@ def variances(runs: pd.DataFrame, path: Path, reference: str) -> None:
         shared_legend(figure, axes[0], columns=len(sizes))
         seeds = runs.pivot_table(index=["n", "seed"], columns="arm", values="variance")
         over = seeds.div(seeds[reference], axis=0).groupby("n").mean()
-        add_finding(figure, _lowest(over, "variance along training", reference))
+        if np.isfinite(over.to_numpy()).all():
+            best = seeds.groupby("n").mean().idxmin(axis=1)
+            add_finding(figure, _lowest(over, "variance along training", best))
 
 
 def gradient_errors(errors: pd.DataFrame, path: Path) -> None:
@@ -217,11 +219,12 @@ def gradient_errors(errors: pd.DataFrame, path: Path) -> None:
             ax.set_yticks(range(len(arms)), arms)
             ax.set_xlim(0, None)
         over = errors.pivot_table(index="n", columns="arm", values="ratio")
-        add_finding(figure, _lowest(over, "error", "iid, leave-one-out"))
+        add_finding(figure, _lowest(over, "error", over.idxmin(axis=1)))
 
 
-def _lowest(over: pd.DataFrame, what: str, reference: str) -> str:
-    """Which arm has the lowest mean ratio for each n, a row each; nothing if none is known."""
-    best = over.where(np.isfinite(over)).dropna(how="all").idxmin(axis=1)
-    words = [f"{arm} ({over[arm][n]:.2f}, n = {n})" for n, arm in best.items()]
-    return f"Lowest {what} over that of {reference}: {'; '.join(words)}" if words else ""
+def _lowest(over: pd.DataFrame, what: str, best: pd.Series) -> str:
+    """The arm that is lowest for each n, and its ratio to iid leave-one-out in the table."""
+    words = [f"“{arm}” {over[arm][n]:.2f} (n = {n})" for n, arm in best.items()]
+    if best.nunique() == 1:
+        words = [f"“{best.iloc[0]}”", *(f"{over[arm][n]:.2f} (n = {n})" for n, arm in best.items())]
+    return f"Lowest {what}, over that of iid leave-one-out: {', '.join(words)}" if words else ""

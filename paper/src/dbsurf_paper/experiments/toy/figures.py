@@ -156,8 +156,9 @@ def gradient_variance(data: pd.DataFrame, path: Path) -> None:
         exact = data.pivot_table(index=["n", "p"], columns="series", values="exact")
         below = (exact["DBsurf"] <= exact["LOORF"]).mean()
         lowest = (exact["DBsurf"] <= exact.min(axis=1)).mean()
-        text = f"Debiased DBsurf is at or below LOORF at {below:.0%} of the points"
-        add_finding(figure, f"{text}, and the lowest of all at {lowest:.0%}")
+        text = f"Debiased DBsurf is at or below LOORF at {100 * below:.0f} % of the points"
+        count = exact.shape[1]
+        add_finding(figure, f"{text}, and the lowest of all {count} at {100 * lowest:.0f} %")
 
 
 def variance_ratio(data: pd.DataFrame, path: Path) -> None:
