@@ -28,6 +28,8 @@ MEASURED = {
     "test_bound": "bound, test",
 }
 BASELINE = "loorf"
+PAPER_STEPS = 1e6
+PAPER_MNIST = {"loorf": 99.79, "dbsurf": 98.66}  # the paper's table 1, n = 4
 Numbers = npt.NDArray[np.float64]
 
 
@@ -236,6 +238,40 @@ def curves(found: list[Trained], times: Mapping[str, float]) -> Chart | None:
         "best learning rate, mean over seeds. Seconds are steps times the milliseconds of a step."
     )
     return Chart("fair", caption, tuple(panels))
+
+
+def step_curves(
+    found: list[Trained], name: str, caption: str, marks: Mapping[str, float]
+) -> Chart | None:
+    """-ELBO of training images against steps, a panel a data set.
+
+    Args:
+        found: what was trained.
+        name: of the chart.
+        caption: below it.
+        marks: what the paper has after 1,000,000 steps, by estimator.
+    """
+    panels = []
+    for dataset in dict.fromkeys(one.dataset for one in found):
+        own = [one for one in found if one.dataset == dataset]
+        lines = []
+        for one in own:
+            steps, levels = one.curve
+            late = steps >= steps[-1] / 10
+            points = tuple(map(float, steps[late])), tuple(map(float, levels[late]))
+            lines.append(Line(label(one.options.estimator, one.options.estimator_options), *points))
+        known = [line.series for line in lines if line.series in marks]
+        panels.append(
+            Panel(
+                f"{dataset_name(dataset)}, {own[0].options.steps:,} steps",
+                "step",
+                "-ELBO, train",
+                tuple(lines),
+                logarithmic=bool(known),
+                marks=tuple(Line(one, (PAPER_STEPS,), (marks[one],)) for one in known),
+            )
+        )
+    return Chart(name, caption, tuple(panels)) if panels else None
 
 
 def table_1(runs: list[Options], others: Path) -> Table | None:

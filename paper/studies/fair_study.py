@@ -337,10 +337,32 @@ def report() -> None:
     insert(PAGE, "state", state(every))
     if short:
         save_csv(fair_report.rows_of(short), RESULTS / "runs.csv")
-        chart = fair_report.curves(short, times)
-        if chart is not None:
-            save_figure(chart, RESULTS / "seconds.csv", RESULTS / "seconds.png")
+    draw_figures(short, small, times)
     publish(RESULTS / "runs.zip", [one.folder() for one in every if look(one) is not None])
+
+
+def draw_figures(
+    short: list[fair_report.Trained], small: list[Options], times: dict[str, float]
+) -> None:
+    """The figures, each where its runs are there."""
+    caption = (
+        "Training -ELBO of 1,000 images at the paper's rate, n = 4; diamonds: what the paper has "
+        "after 1,000,000 steps."
+    )
+    farthest = fair_report.trained(list(longest("mnist")))
+    marks = fair_report.PAPER_MNIST
+    upper = "The upper row of the paper's figure 1: two samples, mean over two seeds."
+    pairs = fair_report.trained([one for one in small if one.n == 2])
+    charts = {
+        "seconds": fair_report.curves(short, times),
+        "longest": fair_report.step_curves(farthest, "longest", caption, marks),
+        "figure1-upper": fair_report.step_curves(pairs, "figure1-upper", upper, {}),
+    }
+    for name, chart in charts.items():
+        if chart is not None:
+            save_figure(chart, RESULTS / f"{name}.csv", RESULTS / f"{name}.png")
+        link = f"![{chart.caption}](results/fair/{name}.png)" if chart is not None else ""
+        insert(PAGE, f"figure {name}", link)
 
 
 if __name__ == "__main__":

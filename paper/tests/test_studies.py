@@ -46,6 +46,7 @@ MARKS = (
 MARKS += ("supernet study", "supernet differences", "supernet state", "supernet correlations")
 MARKS += ("goals", "sentences", "tables", "league")
 MARKS += ("results", "longer", "revisions", "along", "parameters")
+MARKS += ("figure seconds", "figure longest", "figure figure1-upper")
 
 
 @pytest.fixture
@@ -316,6 +317,15 @@ def test_the_fair_study(page, monkeypatch):
     assert "- 11 runs: revision abc1234, torch 2.13.0" in text
     assert "- MNIST: 7 of at least 8 runs that choose rates, 4 of 10 at these rates." in text
     assert "under way" in text
+    options = module.run_of("mnist", module.Entrant("loorf"), 3e-4, 0, 200_000)
+    fair_run(module, replace(options, evaluate_every=5_000), 99.0)
+    for name in ("arms", "loorf"):
+        fair_run(module, module.run_of("mnist", module.Entrant(name, 2), 3e-4, 0, 10_000), 140.0)
+    module.report()
+    text = page.read_text()
+    assert "(results/fair/longest.png)" in text
+    assert "| MNIST | 2 | – | – | **140.00** | – | **140.00** |" in text
+    assert (page.parent / "results" / "figure1-upper.png").exists()
 
 
 def test_goals_of_the_fair_study(page, monkeypatch):

@@ -21,6 +21,7 @@ from typing import Any, get_args, get_type_hints
 
 from dbsurf_paper.commands.main import main
 from dbsurf_paper.commands.parsing import commands, names
+from dbsurf_paper.runs.interruption import drops_errors
 from storm.results import Result
 from storm.runs import RUNS, command, data
 
@@ -121,4 +122,7 @@ def trial(draw: random.Random, place: Path) -> Result:
 
 
 def too_long(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+    if drops_errors(frame):
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+    else:
+        raise KeyboardInterrupt

@@ -5,14 +5,17 @@ After SIGINT, SIGTERM or SIGHUP the current step is finished and saved.
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import FrameType, TracebackType
 from typing import Any
 
+AGAIN = 0.02  # seconds
 _asked: ContextVar[Callable[[], bool]] = ContextVar("asked", default=lambda: False)
 
 
@@ -29,6 +32,15 @@ def stopping_when(asked: Callable[[], bool]) -> Iterator[None]:
 def stop_requested() -> bool:
     """Whether `stopping_when` asks the run to stop."""
     return _asked.get()()
+
+
+def drops_errors(frame: FrameType | None) -> bool:
+    """Whether Python is in a finaliser or a weak reference's callback, where errors are lost."""
+    while frame is not None:
+        if frame.f_code.co_filename == weakref.__file__ or frame.f_code.co_name == "__del__":
+            return True
+        frame = frame.f_back
+    return False
 
 
 class Interruption:
@@ -64,8 +76,13 @@ class Interruption:
         return self._noted or stop_requested()
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        first, self._noted = not self._noted, True
-        if self._at_once if first else number != getattr(signal, "SIGHUP", None):
+        first = not self._noted
+        stops = self._at_once if first else number != getattr(signal, "SIGHUP", None)
+        if stops and drops_errors(frame):  # the signal comes again, a little later
+            threading.Timer(AGAIN, os.kill, (os.getpid(), number)).start()
+            return
+        self._noted = True
+        if stops:
             raise KeyboardInterrupt
 
     def __exit__(
