@@ -23,7 +23,7 @@ class Row:
             the caller gave.
         unbiased: whether it is unbiased by construction.
         needs_grad_f: whether f has to be differentiable in x for it.
-        grad_f: whether it uses the gradient of f: "yes", "no", or "if f has one".
+        grad_f: whether it uses the gradient of f, to estimate or to learn: "yes" or "no".
         learns: whether it has a state; it is trained on this one problem before it is measured.
         evaluations: evaluations of f per estimate.
         variance: trace of the covariance of the estimate, summed over the batch.
@@ -105,6 +105,7 @@ class Comparison:
             The axis.
         """
         import matplotlib.pyplot as plt
+        from matplotlib.ticker import LogLocator
 
         rows = [row for row in reversed(self.rows) if row.relative_variance > 0]
         if ax is None:
@@ -118,8 +119,10 @@ class Comparison:
         for label, row in zip(ax.get_yticklabels(), rows, strict=True):
             label.set_fontweight("bold" if row.estimator == self.recommended else "normal")
         ax.set_xscale("log")
+        ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         ax.xaxis.set_major_formatter("{x:g}")
-        ax.set_xlabel("variance over LOORF's at equal evaluations of f, with its 95 % interval")
+        ax.minorticks_off()
+        ax.set_xlabel("variance over LOORF's at equal evaluations of f")
         ax.grid(axis="both", alpha=0.2)
         ax.spines[["top", "right"]].set_visible(False)
         ax.set_title(self._title(), loc="left", fontsize=10)
