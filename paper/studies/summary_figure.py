@@ -21,7 +21,7 @@ EARLY = "MNIST VAE, 200 bits, 2,000 steps"
 LATE = "MNIST VAE, 200 bits, 30,000 steps"
 ELSE = f"{LATE} (learning along the last 2,000)"
 EVALUATIONS = 4
-SIZE = (4.9, 6.0)  # inches: narrow, so that it can be read on a phone
+SIZE = (4.9, 6.3)  # inches: narrow, so that it can be read on a phone
 INK = {False: "#22252e", True: "#e6e8ef"}  # of text, on a light and on a dark page
 
 # Kind of estimator: colour on a light and on a dark page, and mark.
@@ -80,10 +80,7 @@ def draw(axes: Axes, table: pd.DataFrame, *, dark: bool) -> None:
     axes.set_ylim(-0.7, len(table) - 0.3)
     for name, (light, bright, mark) in KINDS.items():
         axes.plot([], [], mark, color=bright if dark else light, label=name)
-    axes.plot([], [], "o", mec=ink, mfc="none", ms=5, label="small and open: after 30,000 steps")
-    axes.legend(
-        loc="upper right", fontsize=8, labelcolor=ink, framealpha=0, bbox_to_anchor=(1, 0.98)
-    )
+    axes.plot([], [], "o", mec=ink, mfc="none", ms=5, label="open: after 30,000 steps")
 
 
 def finding(table: pd.DataFrame) -> str:
@@ -103,6 +100,8 @@ def main() -> None:
     for name, dark in (("summary", False), ("summary-dark", True)):
         figure, axes = plt.subplots(figsize=SIZE, layout="constrained")
         draw(axes, table, dark=dark)
+        look = {"fontsize": 8, "labelcolor": INK[dark], "framealpha": 0}
+        figure.legend(loc="outside lower center", ncols=2, **look)
         figure.suptitle(finding(table), x=0.01, ha="left", fontsize=11, color=INK[dark])
         figure.savefig(RESULTS / f"{name}.svg", transparent=True, metadata={"Date": None})
         plt.close(figure)

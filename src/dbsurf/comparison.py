@@ -12,6 +12,7 @@ from dbsurf.gradient.estimator import Estimator
 from dbsurf.gradient.registry import get
 
 WIDTH = 80  # columns of a terminal
+RIGHT = ' style="text-align:right;padding-left:1em"'  # numbers, in a page
 
 
 @dataclass(frozen=True)
@@ -168,7 +169,7 @@ class Comparison:
     def _repr_html_(self) -> str:
         """The same for a notebook."""
         titles = [f'<th style="text-align:left">{COLUMNS[0]}</th>']
-        titles += [f"<th>{html.escape(title)}</th>" for title in COLUMNS[1:]]
+        titles += [f"<th{RIGHT}>{html.escape(title)}</th>" for title in COLUMNS[1:]]
         rows = []
         for row in self.rows:
             label, *cells = map(html.escape, _cells(row))
@@ -176,7 +177,7 @@ class Comparison:
             if row.estimator == self.recommended:
                 label = f"<b>{label}</b>"
             line = f'<td style="text-align:left">{label}</td>'
-            rows.append(f"<tr>{line}{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
+            rows.append(f"<tr>{line}{''.join(f'<td{RIGHT}>{cell}</td>' for cell in cells)}</tr>")
         verdict = f"<b>Use <code>{html.escape(self.recommended)}</code></b>: "
         verdict += f"{html.escape(self.reason)}."
         notes = "<br>".join(map(html.escape, self._notes()))
