@@ -39,7 +39,7 @@ def site(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def browser():
-    with Browser(str(PROGRAM), seconds=120) as found:
+    with Browser(str(PROGRAM), seconds=600) as found:  # on crowded cores, too
         yield found
 
 
