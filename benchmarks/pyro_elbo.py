@@ -148,10 +148,14 @@ def draw(rows: list[tuple[str, float, float]]) -> None:
         axes.annotate(name, (max(early, late), place), (8, -3), textcoords="offset points", size=8)
     axes.axvline(1, color="#777777", lw=0.8)
     axes.set(xscale="log", xlabel="variance of the gradient over LOORF's", yticks=[])
-    axes.set_xlim(right=400)
+    axes.set_xlim(right=100)
+    axes.set_xticks([0.5, 1, 2, 5, 10, 20, 50], ["0.5", "1", "2", "5", "10", "20", "50"])
+    axes.minorticks_off()
+    axes.spines[["top", "right", "left"]].set_visible(False)
     best, worst = (pick(rows, key=lambda row: row[2]) for pick in (min, max))
-    text = f"After 400 steps {best[0]} has the least noise, {best[2]:.2g} of LOORF's;\n"
-    figure.suptitle(f"{text}{worst[0]} the most, {worst[2]:.0f} times LOORF's", x=0.01, ha="left")
+    text = f"Least noise after 400 steps: {best[0]}, {best[2]:.2g} of LOORF's variance\n"
+    text += f"most: {worst[0]}, {worst[2]:.0f} times LOORF's"
+    figure.suptitle(text, x=0.01, ha="left", fontsize=10)
     plt.rcParams["svg.hashsalt"] = "dbsurf"  # the same numbers give the same file
     figure.savefig(FOLDER / "elbo.svg", metadata={"Date": None})
 
