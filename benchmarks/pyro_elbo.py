@@ -5,8 +5,8 @@
 A mixture of three Gaussians with outliers: a category and a bit for each of 50 observations. The
 gradient with respect to the guide's logits is measured at the start and after 400 steps with exact
 gradients. Estimators that learn see 400 draws first. Those that use the gradient of f need the
-category as a one-hot vector, in a model of their own. Writes docs/results/pyro/elbo.csv and elbo.svg
-beside the table that it prints. Needs the extra ``integrations``, and matplotlib.
+category as a one-hot vector, in a model of their own. Writes docs/results/pyro/elbo.csv and
+elbo.svg beside the table that it prints. Needs the extra ``integrations``, and matplotlib.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def test_several_distributions_are_refused_where_they_cannot_be_served(name):
     with pytest.raises(ValueError, match="dist must be one distribution for"):
         dbsurf.get(name, 2)(lambda x: x[0] + x[1], (half, half))
     counts = (Poisson(torch.ones(2)), Binomial(3, torch.full((2,), 0.5)))
-    with pytest.raises(ValueError, match="got Poisson and Binomial$"):  # these have no logits to join
+    with pytest.raises(ValueError, match="got Poisson and Binomial$"):  # no logits to join
         dbsurf.get(name, 2)(lambda x: x[0] + x[1], counts)
 
 
