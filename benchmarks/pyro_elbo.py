@@ -159,16 +159,16 @@ def main() -> None:
 
 def draw(rows: list[tuple[str, float, float]]) -> None:
     """Variance over that of LOORF: filled at the start, open after 400 steps."""
+    rows = sorted(rows, key=lambda row: -row[2])
     figure, axes = plt.subplots(figsize=(7, 3), layout="constrained")
-    for place, (name, early, late) in enumerate(sorted(rows, key=lambda row: -row[2])):
+    for place, (name, early, late) in enumerate(rows):
         colour = "#0072B2" if name.startswith("ELBO") else "#D55E00"
         axes.plot([early, late], [place, place], color=colour, lw=1, alpha=0.5)
         axes.plot(early, place, "o", color=colour, ms=7)
         axes.plot(late, place, "o", mec=colour, mfc="none", ms=7)
-        axes.annotate(name, (max(early, late), place), (8, -3), textcoords="offset points", size=8)
-    axes.axvline(1, color="#777777", lw=0.8)
-    axes.set(xscale="log", xlabel="variance of the gradient over LOORF's", yticks=[])
-    axes.set_xlim(right=400)
+    axes.axvline(1, color="#777777", lw=0.8, zorder=0)
+    axes.set_yticks(range(len(rows)), [name for name, _, _ in rows], fontsize=8)
+    axes.set(xscale="log", xlabel="variance of the gradient over LOORF's")
     figure.savefig(FOLDER / "elbo.svg", metadata={"Date": None})
 
 
