@@ -1,6 +1,7 @@
 """The fair study of docs/fair.md: every estimator at its own best learning rate.
 
-Run with `python paper/studies/fair_study.py`; `--stage` and `--dataset` do a part of it. Stages:
+Run with `python paper/studies/fair_study.py`; `--stage`, `--dataset` and `--estimator` do a part of
+it. Stages:
 
 - `times`: milliseconds of a training step of every estimator, one interleaved run on one thread;
   every time of the study is steps times these, so that the trainings may share a machine.
@@ -24,7 +25,7 @@ import argparse
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -40,12 +41,14 @@ from dbsurf_paper.experiments.streams import Streams
 from dbsurf_paper.experiments.vae import PRESETS, Options, train
 from dbsurf_paper.experiments.vae.model import DiscreteVAE
 from dbsurf_paper.experiments.vae.training import Batches, Trainer, mean_image
-from dbsurf_paper.labels import file_name, label
+from dbsurf_paper.labels import PAPER_ORDER, dataset_name, file_name
 from dbsurf_paper.runs.folder import environment, read_summary
+from fair_goals import goal_table
 from pages import insert, publish, restore, save_csv, save_figure
 
 RUNS, RESULTS, PAGE = Path("runs/fair"), Path("docs/results/fair"), Path("docs/fair.md")
 TIMES = RESULTS / "times.csv"
+VAE_RUNS = Path("docs/results/vae/runs.csv")  # has n = 4 at the paper's rate
 WARM, TURNS, STEPS_A_TURN = 5, 40, 5  # rounds before the clock counts, rounds that count
 BY = "test_negative_elbo"  # of a choosing run, whose test images are those that are held out
 DATASETS = ("mnist", "fashion-mnist", "omniglot")
@@ -72,6 +75,7 @@ class Entrant:
 
 
 GUMBEL = Entrant("gumbelsoftmax")
+TEMPERED = tuple(replace(GUMBEL, options=(f"temperature={one}",)) for one in TEMPERATURES)
 ENTRANTS = (
     Entrant("loorf"),
     Entrant("reinmax"),
@@ -83,9 +87,18 @@ ENTRANTS = (
     Entrant("arms"),
     Entrant("spotcheck", 2),
 )
+MOST_SAMPLES = 8  # of LOORF whose step is timed
 LONG = ("loorf", "dbsurf", "quadraticcv", "spotcheck", "reinmax")
 LONGEST = ("loorf", "dbsurf", "spotcheck")
-TABLE_1 = ("dbsurf", "doublecv", "arms", "disarm", "loorf")
+
+
+def entrants() -> tuple[Entrant, ...]:
+    """All that is compared: with LOORF with as many samples as SpotCheck's step has time for."""
+    times = fair_report.read_times(TIMES)
+    ours = times.get("spotcheck n=2", 0.0)
+    in_time = [n for n in range(5, MOST_SAMPLES + 1) if times.get(f"loorf n={n}", np.inf) <= ours]
+    return (*ENTRANTS, Entrant("loorf", max(in_time))) if in_time else ENTRANTS
+
 
 BASE = replace(PRESETS["laptop"], variance_draws=0, threads=1, resume=True, tensorboard=False)
 
@@ -119,11 +132,7 @@ def choice_of(dataset: str, entrant: Entrant, rate: float) -> Options:
 
 def chosen_temperature(dataset: str, do: Do) -> Entrant | None:
     """Gumbel-softmax with its best temperature at the middle rate."""
-    found = {}
-    for temperature in TEMPERATURES:
-        one = replace(GUMBEL, options=(f"temperature={temperature}",))
-        found[one] = do(choice_of(dataset, one, RATES[1]))
-    return lowest(found)
+    return lowest({one: do(choice_of(dataset, one, RATES[1])) for one in TEMPERED})
 
 
 def tried_rates(dataset: str, entrant: Entrant, do: Do) -> dict[float, dict[str, Any] | None]:
@@ -160,15 +169,16 @@ def look(options: Options) -> dict[str, Any] | None:
     return read_summary(options.folder())
 
 
-def choose(dataset: str, do: Do) -> None:
-    for entrant in ENTRANTS:
-        chosen(dataset, entrant, do)
+def choose(dataset: str, do: Do, names: Collection[str]) -> None:
+    for entrant in entrants():
+        if entrant.estimator in names:
+            chosen(dataset, entrant, do)
 
 
 def seeds(dataset: str) -> Iterator[Options]:
     """Seeds vary slowest: what is stopped early has compared everything with the first."""
     for seed in SEEDS:
-        for entrant in ENTRANTS:
+        for entrant in entrants():
             found = chosen(dataset, entrant, look)
             if found is not None:
                 yield run_of(dataset, *found, seed, BASE.steps)
@@ -192,7 +202,7 @@ def longest(dataset: str) -> Iterator[Options]:
 def table1(dataset: str) -> Iterator[Options]:
     for seed in range(2):
         for n in (2, 6, 8):
-            for name in TABLE_1:
+            for name in PAPER_ORDER:
                 yield run_of(dataset, Entrant(name, n), PAPER_RATE, seed, BASE.steps)
 
 
@@ -202,7 +212,9 @@ def table1(dataset: str) -> Iterator[Options]:
 def measure_times() -> None:
     """Medians of a training step of everything that is trained, in turns, on one thread."""
     torch.set_num_threads(1)
-    pairs = {(one.estimator, one.n) for one in ENTRANTS} | {("loorf", n) for n in range(2, 9)}
+    pairs = {(one.estimator, one.n) for one in ENTRANTS} | {
+        ("loorf", n) for n in range(2, MOST_SAMPLES + 1)
+    }
     images = np.random.default_rng(0).integers(0, 256, (2_000, 28, 28), dtype=np.uint8)
     steps = {f"{name} n={n}": _trainer(name, n, images).step for name, n in sorted(pairs)}
     times: dict[str, list[float]] = {name: [] for name in steps}
@@ -234,6 +246,7 @@ def _trainer(name: str, n: int, images: npt.NDArray[np.uint8]) -> Trainer:
 # --- all of it ------------------------------------------------------------------------------------
 
 STAGES = ("times", "choose", "seeds", "long", "longest", "table1")
+NAMES = tuple(dict.fromkeys([*(one.estimator for one in ENTRANTS), *PAPER_ORDER]))
 PLANS: dict[str, Callable[[str], Iterator[Options]]] = {
     "seeds": seeds,
     "long": long,
@@ -242,24 +255,34 @@ PLANS: dict[str, Callable[[str], Iterator[Options]]] = {
 }
 
 
-def carry_out(stage: str, dataset: str) -> None:
+def carry_out(stage: str, dataset: str, names: Collection[str]) -> None:
     if stage == "choose":
-        choose(dataset, train)
+        choose(dataset, train, names)
     for options in PLANS[stage](dataset) if stage in PLANS else ():
-        train(options)
+        if options.estimator in names:
+            train(options)
 
 
 def state(every: list[Options]) -> str:
-    """How far the study is: of the choices, of the comparisons that follow, and what is missing."""
-    one_a_rate = len(DATASETS) * (len(ENTRANTS) * len(RATES) + len(TEMPERATURES) - 1)
-    chosen_runs = [one for one in every if one.hold_out is not None]
-    done = sum(look(one) is not None for one in chosen_runs)
-    others = sum(look(one) is not None for one in every) - done
-    told = f"Finished: {done} of at least {one_a_rate} runs that choose rates, "
-    told += f"and {others} after them."
-    if done < one_a_rate:
-        told += " **The study is under way: nothing below is a result yet.**"
-    return told
+    """How far the study is on each data set."""
+    told, whole = [], True
+    for dataset in DATASETS:
+        choices = [one for one in every if one.dataset == dataset and one.hold_out is not None]
+        chosen_runs = sum(look(one) is not None for one in choices)
+        least = len(entrants()) * len(RATES) + len(TEMPERED) - 1
+        after = list(seeds(dataset))
+        done = sum(look(one) is not None for one in after)
+        planned = len(entrants()) * len(SEEDS)
+        whole &= done == planned
+        told.append(
+            f"- {dataset_name(dataset)}: {chosen_runs} of at least {least} runs that choose rates, "
+            f"{done} of {planned} at these rates."
+        )
+    if not whole:
+        told.append(
+            "\n**The study is under way.** A data set is compared once all its runs are there."
+        )
+    return "\n".join(["Finished runs of 10,000 steps:\n", *told])
 
 
 def report() -> None:
@@ -268,15 +291,17 @@ def report() -> None:
     every: list[Options] = []
     choices, results, reaches, longer = [], [], [], []
     short: list[fair_report.Trained] = []
+    fifty: list[fair_report.Trained] = []
     for dataset in DATASETS:
         tried = {}
-        for entrant in ENTRANTS:
+        every += [choice_of(dataset, one, RATES[1]) for one in TEMPERED]
+        for entrant in entrants():
             one = chosen_temperature(dataset, look) if entrant == GUMBEL else entrant
             if one is not None:
                 own = tried_rates(dataset, one, look)
                 every += [choice_of(dataset, one, rate) for rate in own]
                 values = {rate: None if s is None else s[BY] for rate, s in own.items()}
-                tried[label(one.estimator, one.options)] = values
+                tried[fair_report.series_of(choice_of(dataset, one, RATES[0]))] = values
         if any(value is not None for own in tried.values() for value in own.values()):
             choices.append(fair_report.choice_table(dataset, tried))
         runs = list(seeds(dataset))
@@ -295,29 +320,56 @@ def report() -> None:
             found = fair_report.trained([one for one in runs if one.steps == steps])
             if found:
                 every += runs
+                fifty += found if steps == 50_000 else []
                 longer += [
                     fair_report.result_table(found, times),
                     fair_report.difference_table(found, "loorf"),
                 ]
+    small = [one for dataset in DATASETS for one in table1(dataset)]
+    every = list({one.folder(): one for one in [*every, *small]}.values())
     insert(PAGE, "choices", fair_report.texts(*choices))
     insert(PAGE, "results", fair_report.texts(*results))
     insert(PAGE, "reaching", fair_report.texts(*reaches))
     insert(PAGE, "longer", fair_report.texts(*longer))
+    insert(PAGE, "goals", fair_report.texts(goal_table(DATASETS, short, fifty, times)))
+    insert(PAGE, "table 1", fair_report.texts(fair_report.table_1(small, VAE_RUNS)))
     insert(PAGE, "revisions", fair_report.revisions(every))
     insert(PAGE, "state", state(every))
     if short:
         save_csv(fair_report.rows_of(short), RESULTS / "runs.csv")
-        chart = fair_report.curves(short, times)
+    draw_figures(short, small, times)
+    publish(RESULTS / "runs.zip", [one.folder() for one in every if look(one) is not None])
+
+
+def draw_figures(
+    short: list[fair_report.Trained], small: list[Options], times: dict[str, float]
+) -> None:
+    """The figures, each where its runs are there."""
+    caption = (
+        "Training -ELBO of 1,000 images at the paper's rate, n = 4; diamonds: what the paper has "
+        "after 1,000,000 steps."
+    )
+    farthest = fair_report.trained(list(longest("mnist")))
+    marks = fair_report.PAPER_MNIST
+    upper = "The upper row of the paper's figure 1: two samples, mean over two seeds."
+    pairs = fair_report.trained([one for one in small if one.n == 2])
+    charts = {
+        "seconds": fair_report.curves(short, times),
+        "longest": fair_report.step_curves(farthest, "longest", caption, marks),
+        "figure1-upper": fair_report.step_curves(pairs, "figure1-upper", upper, {}),
+    }
+    for name, chart in charts.items():
         if chart is not None:
-            save_figure(chart, RESULTS / "seconds.csv", RESULTS / "seconds.png")
-    done = [one.folder() for one in every if look(one) is not None]
-    publish(RESULTS / "runs.zip", list(dict.fromkeys(done)))
+            save_figure(chart, RESULTS / f"{name}.csv", RESULTS / f"{name}.png")
+        link = f"![{chart.caption}](results/fair/{name}.png)" if chart is not None else ""
+        insert(PAGE, f"figure {name}", link)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--stage", nargs="+", choices=STAGES, default=STAGES)
     parser.add_argument("--dataset", nargs="+", choices=DATASETS, default=DATASETS)
+    parser.add_argument("--estimator", nargs="+", choices=NAMES, default=NAMES)
     parser.add_argument("--report", action="store_true", help="run nothing")
     given = parser.parse_args()
     restore(RESULTS / "runs.zip", RUNS)
@@ -326,5 +378,5 @@ if __name__ == "__main__":
             measure_times()
         for stage in given.stage:
             for dataset in given.dataset:
-                carry_out(stage, dataset)
+                carry_out(stage, dataset, given.estimator)
     report()

@@ -46,6 +46,7 @@ MARKS = (
 MARKS += ("supernet study", "supernet differences", "supernet state", "supernet correlations")
 MARKS += ("goals", "sentences", "tables", "league")
 MARKS += ("results", "longer", "revisions", "along", "parameters")
+MARKS += ("figure seconds", "figure longest", "figure figure1-upper")
 
 
 @pytest.fixture
@@ -295,7 +296,7 @@ def test_the_fair_study(page, monkeypatch):
         fair_run(module, options, level)
         return module.look(options)
 
-    module.choose("mnist", do)
+    module.choose("mnist", do, ("loorf", "arms"))
     assert asked == [3e-4, 1e-3, 3e-3, 3e-4, 1e-3, 3e-3, 1e-2]  # one beyond where the end is best
     planned = list(module.seeds("mnist"))
     assert [one.learning_rate for one in planned] == [1e-3, 3e-3] * 5
@@ -314,7 +315,48 @@ def test_the_fair_study(page, monkeypatch):
     assert "correction over the 4 comparisons" in text
     assert "| ARMS-D | 0.93 | 1.85 |" in text  # fewer steps, of twice the time
     assert "- 11 runs: revision abc1234, torch 2.13.0" in text
-    assert "Finished: 7 of at least 24 runs that choose rates, and 4 after them." in text
+    assert "- MNIST: 7 of at least 8 runs that choose rates, 4 of 10 at these rates." in text
+    assert "under way" in text
+    options = module.run_of("mnist", module.Entrant("loorf"), 3e-4, 0, 200_000)
+    fair_run(module, replace(options, evaluate_every=5_000), 99.0)
+    for name in ("arms", "loorf"):
+        fair_run(module, module.run_of("mnist", module.Entrant(name, 2), 3e-4, 0, 10_000), 140.0)
+    module.report()
+    text = page.read_text()
+    assert "(results/fair/longest.png)" in text
+    assert "| MNIST | 2 | – | – | **140.00** | – | **140.00** |" in text
+    assert (page.parent / "results" / "figure1-upper.png").exists()
+
+
+def test_goals_of_the_fair_study(page, monkeypatch):
+    module = study("fair_study", page, monkeypatch)
+    monkeypatch.setattr(module, "TIMES", page.parent / "results" / "times.csv")
+    ours = module.Entrant("spotcheck", 2)
+    monkeypatch.setattr(
+        module, "ENTRANTS", (module.Entrant("loorf"), module.Entrant("reinmax"), ours)
+    )
+    assert module.entrants() == module.ENTRANTS  # nothing is known of times
+    module.TIMES.parent.mkdir()
+    times = "estimator,milliseconds\nloorf n=4,10\nloorf n=5,12\nloorf n=6,15\nspotcheck n=2,13\n"
+    module.TIMES.write_text(times)
+    assert module.entrants() == (*module.ENTRANTS, module.Entrant("loorf", 5))
+
+    def do(options):
+        fair_run(module, options, 120.0 + (options.learning_rate != 1e-3))
+        return module.look(options)
+
+    module.choose("mnist", do, ("loorf", "reinmax", "spotcheck"))
+    levels = {"loorf": 119.0, "reinmax": 113.0, "spotcheck": 112.0}
+    for one in module.seeds("mnist"):
+        noise = 0.1 * (one.seed % 2 if one.estimator == "spotcheck" else 0)
+        fair_run(module, one, levels[one.estimator] - 2 * (one.n == 5) + noise)
+    module.report()
+    text = page.read_text()
+    assert "- MNIST: 12 of at least 14 runs that choose rates, 20 of 20 at these rates." in text
+    assert "| LOORF n=5 | 0.001 | 5 |" in text
+    assert "from LOORF n=5** | – | – |" in text  # the nearest of the unbiased ones
+    assert "| at most 0.5 nats above ReinMax | **met: -0.96 (" in text
+    assert "| below ReinMax by the test bound after 50,000 steps | – | – | – |" in text
 
 
 def test_a_run_of_chosen_estimators_takes_the_place_of_rows_of_a_whole_run(page, monkeypatch):

@@ -432,6 +432,14 @@ def test_a_draw_that_is_not_finite_teaches_nothing():
     assert all(torch.equal(a, b) for a, b in zip(before, estimator.buffers(), strict=True))
 
 
+def test_probabilities_too_small_for_a_reciprocal():
+    logits = torch.tensor([[-55.0, 42.0, -291.0]])  # in float32 6e-43, 1 and 0
+    law = OneHotCategorical(logits=logits)
+    for f in (lambda x: x[..., 0], lambda x: x.sum(-1)):
+        found = dbsurf.SpotCheck(5).estimate(f, law).grad
+        assert bool((found.abs() < 1e-30).all())
+
+
 def test_a_budget_is_split():
     split = {k: dbsurf.SpotCheck.with_evaluations(k) for k in range(2, 9)}
     assert [(e.n, e.checks) for e in split.values()] == [

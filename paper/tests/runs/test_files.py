@@ -82,6 +82,24 @@ def test_first_signal_is_noted_second_stops(number):
     assert signal.getsignal(number) is before
 
 
+class Leaving:
+    """Is signalled while it is deleted, where Python prints and drops what is raised."""
+
+    def __del__(self) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_signal_in_a_finaliser_is_not_lost(capsys):
+    def work() -> None:
+        leaving = Leaving()
+        del leaving
+        time.sleep(5)
+
+    with Interruption(at_once=True), pytest.raises(KeyboardInterrupt):
+        work()
+    assert capsys.readouterr().err == ""
+
+
 def test_interruption_outside_the_main_thread_changes_nothing():
     seen = []
 

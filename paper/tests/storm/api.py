@@ -327,8 +327,8 @@ def judged(space: dict[str, Any], good: bool) -> str:
     if "y" not in space:
         return ""
     y, g, q = space["y"], space["g"], space["q"]
-    if not good:
-        return "bad input was answered"
+    if not good:  # (f that changes its samples changes nothing if there are none)
+        return "" if space["l"].numel() == 0 else "bad input was answered"
     if y.shape != q.batch_shape:
         return f"the value has shape {tuple(y.shape)}, the batch {tuple(q.batch_shape)}"
     if g is None:

@@ -12,6 +12,7 @@ import resource
 import shlex
 import shutil
 import signal
+import sys
 import tempfile
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import fields
@@ -96,7 +97,8 @@ def trial(draw: random.Random, place: Path) -> Result:
         words = line(draw, place)
     told, shown = io.StringIO(), shlex.join(["dbsurf", *words])
     before = signal.signal(signal.SIGALRM, too_long)
-    signal.alarm(LONG)
+    signal.setitimer(signal.ITIMER_REAL, LONG, 1)
+    sys.unraisablehook = lost
     try:
         with chdir(folder), redirect_stdout(io.StringIO()), redirect_stderr(told):
             status = main(words)
@@ -107,7 +109,8 @@ def trial(draw: random.Random, place: Path) -> Result:
         what = f"{shown}\n# {type(error).__name__}: {error}"[:2000]
         return Result(SUBJECT, "traceback", what, inputs=1)
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        sys.unraisablehook = sys.__unraisablehook__
         signal.signal(signal.SIGALRM, before)
     untouched = (folder / "file").read_text() == "not ours"
     shutil.rmtree(folder, ignore_errors=True)
@@ -122,3 +125,9 @@ def trial(draw: random.Random, place: Path) -> Result:
 
 def too_long(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
+
+
+def lost(error: Any) -> None:
+    """Python cannot raise everywhere: the alarm comes again, and what is no alarm is told."""
+    if not issubclass(error.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(error)

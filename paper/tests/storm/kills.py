@@ -19,6 +19,12 @@ KILLS = 20  # of one run, at the most
 GENTLE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
+def trouble(told: str) -> str:
+    """The part of a log that tells what went wrong."""
+    start = max(told.find("Traceback") - 300, 0) if "Traceback" in told else -2000
+    return told[start:][:2000]
+
+
 def trial(draw: random.Random, place: Path) -> Result:
     name = chosen(draw)
     whole, seconds = reference(name, place)
@@ -37,7 +43,7 @@ def trial(draw: random.Random, place: Path) -> Result:
         told = log.read_text() if log.exists() else ""
         if status not in (0, 130, -number) or "Traceback" in told:
             return Result(
-                name, "failed", f"status {status} after signal {number}\n{told[-2000:]}", 0, kills
+                name, "failed", f"status {status} after signal {number}\n{trouble(told)}", 0, kills
             )
         if status == 0:  # it was finished before the signal came
             break

@@ -330,9 +330,13 @@ def chances(cells: Cells, samples: Tensor, size: Tensor) -> Tensor:
 
 
 def _over_sum(tensor: Tensor) -> Tensor:
-    """1 / sum over samples and cells, ``(1, B, 1)``; 0 if there is nothing."""
+    """1 / sum over samples and cells, ``(1, B, 1)``; 0 if there is nothing.
+
+    A sum below the normal numbers is nothing: its reciprocal may be infinite.
+    """
     total = tensor.sum((0, -1), keepdim=True)
-    return ratio(torch.ones_like(total), total)
+    known = total >= torch.finfo(total.dtype).tiny
+    return ratio(torch.ones_like(total), torch.where(known, total, 0))
 
 
 def choose(chance: Tensor, n: int, m: int, start: Tensor) -> Checks:

@@ -159,6 +159,8 @@ def draw(axis: Axes, panel: Panel, look: dict[str, Look], *, hover: bool = False
         _draw_line(axis, line, look[line.series], markers=panel.markers)
         if hover:
             _add_values(axis, line, look[line.series].name, panel.x)
+    for mark in panel.marks:
+        axis.plot(mark.x, mark.y, "D", color=_ink(look[mark.series]), markersize=4)
     axis.set(
         title=_plain(fill(panel.title, LETTERS)), xlabel=_plain(panel.x), ylabel=_plain(panel.y)
     )
@@ -180,8 +182,13 @@ def draw(axis: Axes, panel: Panel, look: dict[str, Look], *, hover: bool = False
         axis.set_xticks(panel.ticks, [str(tick) for tick in panel.ticks])
 
 
+def _ink(look: Look) -> str:
+    """The colour of a line; black follows the theme."""
+    return INK if look.colour == labels.BLACK else look.colour
+
+
 def _draw_line(axis: Axes, line: Line, look: Look, *, markers: bool) -> None:
-    label, colour = _plain(look.name), INK if look.colour == labels.BLACK else look.colour
+    label, colour = _plain(look.name), _ink(look)
     if markers:
         below = [y - low for y, low in zip(line.y, line.low, strict=True)]
         above = [high - y for y, high in zip(line.y, line.high, strict=True)]

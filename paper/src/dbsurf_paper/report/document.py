@@ -103,7 +103,7 @@ class Panel:
     """One pair of axes.
 
     ``level`` is a thin horizontal line; ``logarithmic`` is about the x axis, ``logarithmic_y``
-    about the other.
+    about the other. ``marks`` are numbers from elsewhere, diamonds in the colours of their series.
     """
 
     title: str
@@ -115,6 +115,7 @@ class Panel:
     level: float | None = None
     logarithmic: bool = False
     logarithmic_y: bool = False
+    marks: tuple[Line, ...] = ()
 
 
 @dataclass(frozen=True)

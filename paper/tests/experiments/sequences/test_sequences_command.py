@@ -179,6 +179,7 @@ def test_a_finished_run_is_not_computed_again_and_another_is_refused(folder, mon
     ("words", "message"),
     [
         (["--groups", "3"], "--groups must be even numbers of at least 2, got [3]"),
+        (["--sizes", str(2**63)], f"--sizes must be at most 65536, got [{2**63}]"),
         (["--seeds", "1"], "--seeds must be at least 2, got 1"),
         (["--length", "11"], "--length must be at most 10, got 11"),
         (["--laws", "1", "--sharpness", "1"], "must be at least 2, got 1 times 1"),

@@ -83,6 +83,8 @@ class Options(Execution):
             values = getattr(self, name)
             if not values or any(n < 2 or n % 2 for n in values):
                 raise ValueError(f"--{name} must be even numbers of at least 2, got {list(values)}")
+            if max(values) > (most := LARGEST["n"]):
+                raise ValueError(f"--{name} must be at most {most}, got {list(values)}")
         check_rates(self, ["rate"])
         if self.pool > 5000:
             raise ValueError(f"--pool must be at most 5000, got {self.pool}")
