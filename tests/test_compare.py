@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from torch.distributions import Bernoulli, Categorical, Independent, Poisson
 
 import dbsurf
 from dbsurf.compare import Row, _every, _recommend
+from dbsurf.comparison import Comparison
 
 f64 = torch.float64
 PROBS = torch.linspace(0.15, 0.85, 6, dtype=f64)
@@ -128,6 +130,32 @@ def test_rows_fields_table_and_frame():
     assert all(row.estimator in text for row in found.rows)  # none is cut
     assert max(map(len, text.splitlines())) <= 80
     assert len(found.to_frame()) == len(found.rows)
+
+
+def test_the_page_and_the_figure_say_what_the_table_says():
+    rows = [
+        row("Exact()", 0.0),
+        row("ReinMax(4)", 0.25, bias=0.25, needs_grad_f=True),
+        row("RELAX(1, <own>)", 0.5, needs_grad_f=True, learns=True),
+        row("LOORF(4)", 1.0),
+    ]
+    left_out = {"UnorderedSet(4)": "it takes categorical laws only"}
+    found = Comparison(rows, "RELAX(1, <own>)", "a & b", "the exact gradient", left_out)
+    page = found._repr_html_()
+    ElementTree.fromstring(f"<div>{page.replace('<br>', '<br/>')}</div>")  # well formed
+    assert page.startswith("<p><b>Use <code>RELAX(1, &lt;own&gt;)</code></b>: a &amp; b.</p>")
+    assert page.count("<tr>") == 5
+    assert "<b><code>RELAX(1, &lt;own&gt;)</code></b>" in page
+    assert "bias against the exact gradient<br>left out: UnorderedSet(4); it takes" in page
+
+    pytest.importorskip("matplotlib", reason="the figure needs it").use("agg")
+    ax = found.plot()
+    assert ax.get_title(loc="left") == "Use RELAX(1, <own>): 0.5 of LOORF's variance"
+    names = {label.get_text(): label.get_fontweight() for label in ax.get_yticklabels()}
+    assert names == {"LOORF(4)": "normal", "RELAX(1, <own>)": "bold", "ReinMax(4)": "normal"}
+    kinds = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert kinds == ["unbiased, f a black box", "unbiased, uses the gradient of f", "biased"]
+    assert found.plot(ax) is ax
 
 
 def test_what_does_not_apply_is_left_out_with_its_reason():

@@ -44,6 +44,7 @@ from dbsurf_paper.experiments.vae.training import Batches, Trainer, mean_image
 from dbsurf_paper.labels import PAPER_ORDER, dataset_name, file_name
 from dbsurf_paper.runs.folder import environment, read_summary
 from fair_goals import goal_table
+from findings import at_equal_seconds, ends_lowest
 from pages import insert, publish, restore, save_csv, save_figure
 
 RUNS, RESULTS, PAGE = Path("runs/fair"), Path("docs/results/fair"), Path("docs/fair.md")
@@ -360,6 +361,8 @@ def draw_figures(
     }
     for name, chart in charts.items():
         if chart is not None:
+            finding = at_equal_seconds if name == "seconds" else ends_lowest
+            chart = replace(chart, finding=finding(chart))
             save_figure(chart, RESULTS / f"{name}.csv", RESULTS / f"{name}.png")
         link = f"![{chart.caption}](results/fair/{name}.png)" if chart is not None else ""
         insert(PAGE, f"figure {name}", link)

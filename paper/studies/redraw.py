@@ -1,7 +1,8 @@
-"""Draw the figure of the table-search study again, from its CSV file.
+"""Draw figures of the documentation again, from the CSV files beside them.
 
-Run with `python paper/studies/redraw.py`. The runs are not needed: the curves are those that the
-study wrote into docs/results, with the names and colours that the report has today.
+Run with `python paper/studies/redraw.py`: the table search, the toy study and the sequences. The
+runs are not needed: the numbers are those that the studies wrote into docs/results, with the names,
+colours and titles that the code has today. The other studies draw theirs by `--report`.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ from pathlib import Path
 import pandas as pd
 
 from dbsurf_paper.experiments.nas.searches import DBSURF
+from dbsurf_paper.experiments.sequences.study import draw_exact, draw_training
+from dbsurf_paper.experiments.toy.study import DRAWINGS
 from dbsurf_paper.labels import dataset_name
 from dbsurf_paper.report.charts import save_chart
 from dbsurf_paper.report.document import Chart, Line, Panel
+from findings import after_cells
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 FIRST = 10  # distinct queries: with fewer the accuracies would flatten the rest
@@ -42,14 +46,21 @@ def search_curves(table: pd.DataFrame) -> Chart:
                     logarithmic=True,
                 )
             )
-    return Chart("search-curves", "", tuple(panels))
+    return Chart("search-curves", "", tuple(panels), after_cells(table))
 
 
 def main() -> None:
-    """The figure, as a picture and for print."""
+    """All figures; of the table search for print, too."""
     chart = search_curves(pd.read_csv(RESULTS / "nas" / "table-search-curves.csv"))
     for suffix in ("png", "pdf"):
         save_chart(chart, RESULTS / "nas" / f"table-search.{suffix}")
+    for name, draw in DRAWINGS.items():
+        draw(pd.read_csv(RESULTS / "toy" / f"{name}.csv"), RESULTS / "toy" / name)
+    draw_exact(RESULTS / "sequences")
+    draw_training(RESULTS / "sequences")
+    for folder in ("toy", "sequences"):  # drawn beside every picture, not part of the pages
+        for path in (RESULTS / folder).glob("*.pdf"):
+            path.unlink()
 
 
 if __name__ == "__main__":

@@ -162,8 +162,10 @@ def chart(rows: pd.DataFrame) -> Chart:
         )
         for label, own in rows.groupby("estimator", sort=False)
     ]
+    own = rows[rows.estimator == OPTIONS.estimators[0]].ratio
+    name, ends = estimator_name(OPTIONS.estimators[0]), f"{own.min():.2g} to {own.max():.2g}"
     panel = Panel(
-        "SpotCheck begins level with ReinMax, unbiased",
+        "",
         "training steps",
         "variance over LOORF's",
         tuple(lines),
@@ -171,12 +173,14 @@ def chart(rows: pd.DataFrame) -> Chart:
         level=1.0,
         logarithmic=True,
         logarithmic_y=True,
+        ticks=tuple(sorted(rows.steps.unique())),
     )
     caption = (
         "Variance of the logits' gradient over LOORF's along a training; all learn along from its "
         "first step. Bars are 95 % intervals. ReinMax is biased."
     )
-    return Chart("along", caption, (panel,))
+    finding = f"{name} has {ends} of LOORF's variance along the training, without bias"
+    return Chart("along", caption, (panel,), finding)
 
 
 def along_table(rows: pd.DataFrame) -> Table:

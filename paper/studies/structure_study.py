@@ -19,9 +19,11 @@ from typing import Any, NamedTuple
 import matplotlib.pyplot as plt
 import pandas as pd
 import torch
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import LogLocator
 from scipy import stats
 
+from dbsurf_paper.labels import GREY, SKY, VARIANTS, call_label
+from dbsurf_paper.report.charts import add_finding
 from pages import insert
 
 ROOT = Path(__file__).parents[2]
@@ -29,6 +31,14 @@ FOLDER, PAGE = ROOT / "docs" / "results" / "structure", ROOT / "docs" / "structu
 SEEDS, RATE_SEED, VALIDATION = range(5), 100, 10_000
 COLUMNS = ["method", "purpose", "seed", "rate", "step", "evaluations", "seconds", "accuracy"]
 BASE = "LOORF(4)"
+#: Colour and dash of what is no estimator of the library in its own right.
+OTHERS = {
+    "random patches": (GREY, ":"),
+    "random router": (GREY, ":"),
+    "straight-through": ("#546E7A", "-."),
+    "Gumbel top-k": ("#7E57C2", "-"),
+    "StructuredCV(4), context": (SKY, "-"),
+}
 
 
 class Study(NamedTuple):
@@ -39,7 +49,6 @@ class Study(NamedTuple):
     rates: tuple[float, ...]
     fixed: str  # the method that has no rate
     counted: str
-    finding: str  # what the picture shows, in words that were written after it was seen
 
 
 STUDIES = (
@@ -49,7 +58,6 @@ STUDIES = (
         (0.01, 0.03, 0.1),
         "random patches",
         "masked images evaluated",
-        "Any estimator finds good patches; none is told apart from LOORF",
     ),
     Study(
         "router",
@@ -57,7 +65,6 @@ STUDIES = (
         (1e-3, 3e-3, 1e-2),
         "random router",
         "experts evaluated",
-        "500 steps are too few for a router to be told apart from chance",
     ),
 )
 
@@ -127,12 +134,30 @@ def measure(study: Study) -> None:
             run(study, module, training | test, method, "result", seed, rate)
 
 
+def half_width(values: pd.Series, comparisons: int = 1) -> float:
+    """Of the 95 % interval of Student's t over seeds, for so many intervals at once."""
+    reach = stats.t.ppf(1 - 0.025 / comparisons, len(values) - 1) * values.std()
+    return float(reach / len(values) ** 0.5)
+
+
 def interval(values: pd.Series, comparisons: int = 1) -> str:
-    """Mean and 95 % interval of Student's t over seeds, in per cent, for so many at once."""
+    """Mean and interval over seeds, in per cent."""
     if len(values) < 2:
         return f"{100 * values.mean():.2f}" if len(values) else ""
-    reach = stats.t.ppf(1 - 0.025 / comparisons, len(values) - 1) * values.std()
-    return f"{100 * values.mean():.2f} ± {100 * reach / len(values) ** 0.5:.2f}"
+    return f"{100 * values.mean():.2f} ± {100 * half_width(values, comparisons):.2f}"
+
+
+def finding(study: Study, rows: pd.DataFrame) -> str:
+    """Which methods the seeds tell apart from the base, as the table has it."""
+    ends = runs_of(rows, purpose="result").pivot_table(
+        index="seed", columns="method", values="accuracy", sort=False
+    )
+    gaps = ends.drop(columns=BASE).sub(ends[BASE], axis=0).dropna(axis=1)
+    told = [name for name in gaps if abs(gaps[name].mean()) > half_width(gaps[name], gaps.shape[1])]
+    text = f"After {study.steps} steps {len(gaps)} seeds tell"
+    if not told:
+        return f"{text} no method apart from {BASE}, not even the {study.fixed}"
+    return f"{text} only {' and '.join(told)} apart from {BASE}"
 
 
 def table(study: Study, rows: pd.DataFrame) -> str:
@@ -160,22 +185,36 @@ def table(study: Study, rows: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
+def look_of(method: str) -> dict[str, str]:
+    """Colour and dash: those of the estimator everywhere; with a context, a colour of its own."""
+    if method in OTHERS:
+        colour, dash = OTHERS[method]
+    else:
+        variant = VARIANTS[call_label(method)]
+        colour, dash = variant.colour, variant.dash
+    return {"color": colour, "ls": dash}
+
+
 def figure(study: Study, rows: pd.DataFrame) -> None:
     """Mean accuracy against evaluations and against seconds."""
     shown, axes = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained", sharey=True)
     chosen = rows[rows["purpose"] == "result"]
-    colours = plt.colormaps["tab10"].colors
-    for colour, (method, part) in zip(colours, chosen.groupby("method", sort=False), strict=False):
+    for method, part in chosen.groupby("method", sort=False):
         mean = part.groupby("step")[["evaluations", "seconds", "accuracy"]].mean()
-        axes[0].plot(mean["evaluations"], mean["accuracy"], color=colour, label=str(method))
-        axes[1].plot(mean["seconds"], mean["accuracy"], color=colour)
+        look = look_of(str(method))
+        axes[0].plot(mean["evaluations"], mean["accuracy"], label=str(method), **look)
+        axes[1].plot(mean["seconds"], mean["accuracy"], **look)
     axes[0].set(xlabel=study.counted, ylabel="test accuracy", xscale="log")
     axes[1].set(xlabel="seconds of processor time", xscale="log")
     for axis in axes:
-        axis.xaxis.set_minor_formatter(NullFormatter())  # labels at powers of ten only
+        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.xaxis.set_major_formatter("{x:,g}")
+        axis.minorticks_off()
+        axis.tick_params(labelsize=8)
         axis.grid(alpha=0.2)
-    axes[0].set_title(study.finding, loc="left", fontsize=10)
-    shown.legend(loc="outside right center", frameon=False, fontsize=8)
+        axis.spines[["top", "right"]].set_visible(False)
+    add_finding(shown, finding(study, rows))
+    shown.legend(loc="outside right center", frameon=False, fontsize=8, handlelength=3)
     shown.savefig(FOLDER / f"{study.name}.png", dpi=120, metadata={"Software": None})
 
 

@@ -44,6 +44,7 @@ from dbsurf_paper.report.document import Chart
 from dbsurf_paper.report.numbers import plus_minus
 from dbsurf_paper.report.statistics import Mean, holm, paired
 from dbsurf_paper.runs.folder import read_summary
+from findings import ends_highest, most_decided
 from pages import insert, of_kind, publish, restore, save_csv, save_figure
 
 RUNS, RESULTS, PAGE = Path("runs/nas/supernet-study"), Path("docs/results/nas"), Path("docs/nas.md")
@@ -225,7 +226,9 @@ def draw(folder: Path) -> None:
     """The accuracy of the present cell and the entropies of the edges along the searches."""
     places = {options.folder().resolve() for options in runs(folder)}
     found = [run for run in collect([folder], load("nas")) if run.folder.resolve() in places]
+    finding = {"supernet-curves": ends_highest, "supernet-entropies": most_decided}
     for chart in of_kind(training_curves(searches(found)), Chart):
+        chart = replace(chart, finding=finding[chart.name](chart))
         save_figure(chart, RESULTS / f"{chart.name}.csv", RESULTS / f"{chart.name}.png")
 
 

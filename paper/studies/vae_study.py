@@ -38,6 +38,7 @@ from dbsurf_paper.report.markdown import block_text
 from dbsurf_paper.report.numbers import plus_minus
 from dbsurf_paper.report.statistics import Mean
 from dbsurf_paper.report.tidy import results
+from findings import at_equal_seconds, below_zero, ends_lowest
 from pages import insert, of_kind, origins, publish, restore, save_csv, save_figure
 
 MEASURED = ("train_negative_elbo", "test_negative_elbo", "test_bound", "gradient_variance")
@@ -94,14 +95,19 @@ def report() -> None:
     insert(PAGE, "table 1", tables(table_1.section(short).blocks))
     insert(PAGE, "reaching", tables(curves.time_to_reach(short).blocks))
     steps, seconds, over = of_kind(curves.training_curves(short).blocks, Chart)
-    save_figure(steps, RESULTS / "curves.csv", RESULTS / "figure1.png")
-    save_figure(seconds, RESULTS / "curves-seconds.csv", RESULTS / "figure1-seconds.png")
-    save_figure(over, RESULTS / "curves-over-loorf.csv", RESULTS / "figure1-over-loorf.png")
+    for chart, finding, csv, figure in (
+        (steps, ends_lowest, "curves", "figure1"),
+        (seconds, at_equal_seconds, "curves-seconds", "figure1-seconds"),
+        (over, below_zero, "curves-over-loorf", "figure1-over-loorf"),
+    ):
+        titled = replace(chart, finding=finding(chart))
+        save_figure(titled, RESULTS / f"{csv}.csv", RESULTS / f"{figure}.png")
     if len(long) < len(LONG):
         insert(PAGE, "long", f"Finished: {len(long)} of {len(LONG)} runs; the table waits for all.")
     else:
         insert(PAGE, "long", tables(table_1.section(long).blocks[:2]))
         chart, *_ = of_kind(curves.training_curves(long).blocks, Chart)
+        chart = replace(chart, finding=f"{ends_lowest(chart)} (one seed)")
         save_figure(chart, RESULTS / "curves-long.csv", RESULTS / "figure1-long.png")
     insert(PAGE, "every", over_loorf(every))
     insert(CHOOSE, "vae elbo", arrived(means(every)))

@@ -19,6 +19,7 @@ import torch
 from dbsurf_paper.commands.parsing import parse
 from dbsurf_paper.experiments.nas.landscape import Table, synthetic_columns
 from dbsurf_paper.experiments.nas.supernet.methods import METHODS
+from dbsurf_paper.report.document import Chart, Line, Panel
 from dbsurf_paper.runs.checkpoint import refuse_other_config
 from dbsurf_paper.runs.folder import read_summary
 from dbsurf_paper.runs.records import read_metrics, write_metrics
@@ -111,6 +112,55 @@ def test_the_vae_study(page, monkeypatch):
     table = pd.read_csv(results / "table1.csv").set_index("estimator")
     row = table.loc["loorf"]
     assert (row.seeds, row.train_negative_elbo, row.train_negative_elbo_error) == (2, 102.0, 1.0)
+
+
+def test_the_titles_of_figures_are_computed(monkeypatch):
+    """Each sentence on a chart of a few points, and on one that has nothing to say."""
+    monkeypatch.syspath_prepend(str(STUDIES))
+    findings = importlib.import_module("findings")
+
+    def chart(*panels: dict[str, tuple[float, ...]], x: tuple[float, ...] = (1, 4)) -> Chart:
+        drawn = (tuple(Line(name, x[: len(y)], y) for name, y in panel.items()) for panel in panels)
+        return Chart("c", "", tuple(Panel("", "x", "y", lines) for lines in drawn))
+
+    first = {"loorf": (9.0, 5.0), "dbsurf": (9.0, 4.5), "quadraticcv": (9.0, 3.0)}
+    second = {"loorf": (9.0, 6.0), "dbsurf": (9.0, 6.25), "quadraticcv": (9.0, 5.0)}
+    both = chart(first, second)
+    assert findings.ends_lowest(both) == (
+        "After 4 steps QuadraticCV is 1.0 to 2.0 nats below LOORF, DBsurf -0.2 to 0.5"
+    )
+    assert findings.ends_lowest(chart({"loorf": (2.0, 1.0), "dbsurf": (2.0, 0.5)})) == (
+        "After 4 steps DBsurf is 0.5 nats below LOORF"
+    )
+    assert findings.at_equal_seconds(both) == (
+        "In the time that LOORF takes, QuadraticCV, the best on average, ends -2.0, -1.0 nats from "
+        "it"
+    )
+    assert findings.below_zero(chart({"dbsurf": (-0.5, -0.25), "arms": (-0.1, 0.2)})) == (
+        "The lead of DBsurf over LOORF is at most 0.5 nats, and 0.2 at the end"
+    )
+    assert findings.lowest_at_four(chart(first, second, {"dbsurf": (1.0, 2.0)})) == (
+        "With four evaluations of f QuadraticCV has the lowest variance in 2 of the 2 problems "
+        "with more than one line"
+    )
+    accuracies = {"dbsurf": (90.0, 93.5), "loorf": (90.0, 93.4), "darts": (90.0, 94.0)}
+    assert findings.ends_highest(chart(accuracies)) == (
+        "DARTS ends highest, at 94.0 %; DBsurf at 93.5 %, LOORF at 93.4 %"
+    )
+    assert findings.most_decided(chart({**first, "uniform": (1.0, 0.0)}, second)) == (
+        "QuadraticCV decides most (mean entropy 4.0 nats at the end), LOORF least (5.5)"
+    )
+    rows = [("dbsurf", 93.0), ("loorf", 93.25), ("evolution", 94.0)]
+    table = pd.DataFrame(rows, columns=["estimator", "test_200"])
+    table = table.assign(dataset="cifar10", distinct_queries=100)
+    assert findings.after_cells(table) == (
+        "After 100 distinct cells evolution is highest on average; DBsurf and LOORF differ by at "
+        "most 0.25 points"
+    )
+    silent = (findings.ends_lowest, findings.at_equal_seconds, findings.below_zero)
+    silent += (findings.lowest_at_four, findings.ends_highest, findings.most_decided)
+    assert {sentence(chart()) for sentence in silent} == {""}
+    assert findings.after_cells(table.assign(distinct_queries=99)) == ""
 
 
 def test_the_table_search_study(page, monkeypatch):

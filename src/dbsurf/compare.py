@@ -112,7 +112,7 @@ def compare(
                 estimator=label,
                 unbiased=estimator.unbiased,
                 needs_grad_f=estimator.needs_grad_f,
-                grad_f=estimator.grad_f.words,
+                grad_f="yes" if estimator.grad_f else "no",  # without one it would be left out
                 learns=estimator.learns,
                 evaluations=evaluated[label],
                 variance=found.variance,
@@ -270,8 +270,8 @@ def _recommend(rows: list[Row]) -> tuple[str, str]:
         "evaluations of f"
     ]
     words.append("unbiased" if chosen.unbiased else f"bias {chosen.bias:.2g}")
-    grad_f = {"yes": "with the gradient of f", "no": "no gradient of f needed"}
-    words.append(grad_f.get(chosen.grad_f, "learns from the gradient of f where f has one"))
+    with_gradient = chosen.grad_f == "yes"
+    words.append("with the gradient of f" if with_gradient else "no gradient of f needed")
     if chosen.learns:
         words.append(
             "it was trained on this fixed problem first; while a model trains, it lags behind"

@@ -12,6 +12,7 @@ from dbsurf.gradient.estimator import Estimator
 from dbsurf.gradient.registry import get
 
 WIDTH = 80  # columns of a terminal
+RIGHT = ' style="text-align:right;padding-left:1em"'  # numbers, in a page
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Row:
             the caller gave.
         unbiased: whether it is unbiased by construction.
         needs_grad_f: whether f has to be differentiable in x for it.
-        grad_f: whether it uses the gradient of f: "yes", "no", or "if f has one".
+        grad_f: whether it uses the gradient of f, to estimate or to learn: "yes" or "no".
         learns: whether it has a state; it is trained on this one problem before it is measured.
         evaluations: evaluations of f per estimate.
         variance: trace of the covariance of the estimate, summed over the batch.
@@ -55,6 +56,12 @@ class Row:
     milliseconds: float
 
 
+# Colour and mark of each kind of estimator in a figure.
+MARKS = {
+    "unbiased, f a black box": ("#0072B2", "o"),
+    "unbiased, uses the gradient of f": ("#D55E00", "s"),
+    "biased": ("#555555", "D"),
+}
 COLUMNS = ("estimator", "f calls", "grad f", "variance / LOORF's", "bias", "ms")
 
 
@@ -89,6 +96,9 @@ class Comparison:
     def plot(self, ax: Any = None) -> Any:
         """Variance over LOORF's with its 95 % interval, one mark an estimator, as a figure.
 
+        The title says what is recommended; its name is bold. An estimator without any variance,
+        such as `Exact`, has no place on a logarithmic axis and is left out.
+
         Args:
             ax: a matplotlib axis to draw into; None for a new figure.
 
@@ -96,21 +106,39 @@ class Comparison:
             The axis.
         """
         import matplotlib.pyplot as plt
+        from matplotlib.ticker import LogLocator
 
         rows = [row for row in reversed(self.rows) if row.relative_variance > 0]
         if ax is None:
-            _, ax = plt.subplots(figsize=(7, 1 + 0.28 * len(rows)), layout="constrained")
+            _, ax = plt.subplots(figsize=(7, 1.6 + 0.24 * len(rows)), layout="constrained")
         for place, row in enumerate(rows):
-            colour = "#0072B2" if row.unbiased else "#D55E00"
+            colour, marker = MARKS[_kind(row)]
             ax.plot([row.relative_low, row.relative_high], [place, place], color=colour, lw=1.5)
-            marker = "o" if row.unbiased else "x"
             ax.plot(row.relative_variance, place, marker, color=colour, ms=6)
         ax.axvline(1, color="#777777", lw=1, ls="--")
         ax.set_yticks(range(len(rows)), [row.estimator for row in rows], fontsize=8)
+        for label, row in zip(ax.get_yticklabels(), rows, strict=True):
+            label.set_fontweight("bold" if row.estimator == self.recommended else "normal")
         ax.set_xscale("log")
-        ax.set_xlabel("variance over LOORF's at equal evaluations of f (x: biased)")
-        ax.set_title(f"Least error: {self.rows[0].estimator}", fontsize=10)
+        ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        ax.xaxis.set_major_formatter("{x:g}")
+        ax.minorticks_off()
+        ax.set_xlabel("variance over LOORF's at equal evaluations of f")
+        ax.grid(axis="both", alpha=0.2)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.set_title(self._title(), loc="left", fontsize=10)
+        for kind in (kind for kind in MARKS if kind in {_kind(row) for row in rows}):
+            colour, marker = MARKS[kind]
+            ax.plot([], [], marker, color=colour, label=kind)
+        ax.legend(frameon=False, fontsize=8)
         return ax
+
+    def _title(self) -> str:
+        """The recommendation in one line."""
+        found = [row for row in self.rows if row.estimator == self.recommended]
+        if not found or math.isnan(found[0].relative_variance):
+            return f"Use {self.recommended}"
+        return f"Use {self.recommended}: {found[0].relative_variance:.2g} of LOORF's variance"
 
     def __repr__(self) -> str:
         """As printed: a prompt shows the table, not its parts."""
@@ -129,25 +157,45 @@ class Comparison:
                 text.append(label)
                 label = ""
             text.append("  ".join([label.ljust(widths[0]), *padded]))
-        text += textwrap.wrap(f"(bias against {self.reference})", WIDTH)
+        for note in self._notes():
+            text += textwrap.wrap(f"({note})", WIDTH)
+        return "\n".join(text)
+
+    def _notes(self) -> list[str]:
+        """What the bias was measured against, and what was left out and why."""
+        notes = [f"bias against {self.reference}"]
         for why in dict.fromkeys(self.left_out.values()):
             labels = [label for label, reason in self.left_out.items() if reason == why]
-            text += textwrap.wrap(f"(left out: {', '.join(labels)}; {why})", WIDTH)
-        return "\n".join(text)
+            notes.append(f"left out: {', '.join(labels)}; {why}")
+        return notes
 
     def _repr_html_(self) -> str:
         """The same for a notebook."""
-        head = "".join(f"<th>{html.escape(title)}</th>" for title in COLUMNS)
+        titles = [f'<th style="text-align:left">{COLUMNS[0]}</th>']
+        titles += [f"<th{RIGHT}>{html.escape(title)}</th>" for title in COLUMNS[1:]]
         rows = []
         for row in self.rows:
-            cells = [html.escape(cell) for cell in _cells(row)]
-            cells[0] = f"<code>{cells[0]}</code>"
+            label, *cells = map(html.escape, _cells(row))
+            label = f"<code>{label}</code>"
             if row.estimator == self.recommended:
-                cells[0] = f"<b>{cells[0]}</b>"
-            rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
-        verdict = f"Use <code>{html.escape(self.recommended)}</code>: {html.escape(self.reason)}."
-        body = "".join(rows)
-        return f"<p>{verdict}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+                label = f"<b>{label}</b>"
+            line = f'<td style="text-align:left">{label}</td>'
+            rows.append(f"<tr>{line}{''.join(f'<td{RIGHT}>{cell}</td>' for cell in cells)}</tr>")
+        verdict = f"<b>Use <code>{html.escape(self.recommended)}</code></b>: "
+        verdict += f"{html.escape(self.reason)}."
+        notes = "<br>".join(map(html.escape, self._notes()))
+        return (
+            f"<p>{verdict}</p><table><thead><tr>{''.join(titles)}</tr></thead>"
+            f"<tbody>{''.join(rows)}</tbody></table><p><small>{notes}</small></p>"
+        )
+
+
+def _kind(row: Row) -> str:
+    """Which of `MARKS` an estimator has."""
+    black_box, with_gradient, biased = MARKS
+    if not row.unbiased:
+        return biased
+    return black_box if row.grad_f == "no" else with_gradient
 
 
 def _cells(row: Row) -> list[str]:

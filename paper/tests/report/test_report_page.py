@@ -18,6 +18,8 @@ from dbsurf_paper.experiments import registry
 from dbsurf_paper.experiments.vae import Options
 from dbsurf_paper.experiments.vae.report import sentences
 from dbsurf_paper.report.collect import collect
+from dbsurf_paper.report.document import Chart, Line, Panel, Section
+from dbsurf_paper.report.write import headline
 from handmade import PNG, STEPS, changed, nas_run, toy_run, unfinished_vae_run, vae_run
 from htmlreader import Page
 
@@ -138,6 +140,17 @@ def test_the_first_screen_has_sentences_a_chart_and_the_numbers(made, page):
     tiles = re.findall(r"<dt>(.*?)</dt>", html.split("</header>")[0])
     assert tiles  # and none of an experiment without runs
     assert not any("league" in tile.lower() or "sequences" in tile.lower() for tile in tiles)
+
+
+def test_the_first_screen_has_the_panel_with_the_most_lines(made):
+    records = registry.load("vae")
+    lines = tuple(Line(name, (1.0, 2.0), (3.0, 4.0)) for name in ("loorf", "dbsurf"))
+    alone, both, again = (Panel("", "x", "y", some) for some in (lines[:1], lines, lines))
+    section = Section("curves", "Curves", (Chart("curves", "", (alone, both, again)),))
+    *_, shown = headline(collect([made], records), records, [section]).blocks
+    assert isinstance(shown, Chart)
+    assert shown.panels[0] is both
+    assert shown.caption == "One of 3 panels of Curves, below."
 
 
 def test_points_of_a_chart_say_their_values(made):

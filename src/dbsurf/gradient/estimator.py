@@ -47,7 +47,7 @@ class Estimator(nn.Module, ABC, Generic[Law]):
 
     A subclass declares itself by the attributes below, sets ``sampler``, and computes in `combine`
     the weights of the scores from the f-values; see the guide "Add an estimator". If it has a
-    state, `learn` updates it. What a form of it has different is set on the instance.
+    state, `learn` updates it. What differs between its forms is set on the instance.
 
     Attributes:
         n: number of samples; 0 if all states are enumerated.

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from textwrap import fill
+from textwrap import fill, wrap
 from typing import Any
 
 import matplotlib as mpl
@@ -58,6 +58,7 @@ _THEME: Any = {
 _UNWANTED = r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>"
 WIDTH, HEIGHT = 3.5, 2.7  # inches, of one panel
 LETTERS = 40  # in a line of its title
+LETTERS_AN_INCH = 11  # of the title of a whole figure
 VALUES = 12  # intervals between the points of a line that say their values
 TOLD = "told-"  # identifiers that become titles
 
@@ -141,8 +142,9 @@ def _whole(chart: Chart, columns: int) -> Figure:
         artists, names = axis.get_legend_handles_labels()
         handles |= dict(zip(names, artists, strict=True))
     figure.legend(
-        list(handles.values()), list(handles), loc="outside lower center", ncols=2 * columns
+        list(handles.values()), list(handles), loc="outside lower center", ncols=max(4, 2 * columns)
     )
+    add_finding(figure, chart.finding)
     return figure
 
 
@@ -248,6 +250,14 @@ def _title(found: re.Match[str]) -> str:
 
 
 # --- figures of experiments as files --------------------------------------------------------------
+
+
+def add_finding(figure: Figure, finding: str) -> None:
+    """What a figure shows in one sentence, above its panels; nothing if there is nothing to say."""
+    if finding:
+        most = int(LETTERS_AN_INCH * figure.get_figwidth())
+        even = len(finding) // len(wrap(finding, most)) + 8  # so that no word is left alone
+        figure.suptitle(_plain(fill(finding, min(even, most))), x=0.01, ha="left", fontsize=11)
 
 
 @contextmanager

@@ -120,12 +120,16 @@ class Panel:
 
 @dataclass(frozen=True)
 class Chart:
-    """Panels of the same series, drawn one by one so that a narrow page can stack them."""
+    """Panels of the same series, drawn one by one so that a narrow page can stack them.
+
+    ``finding`` is what they show in one sentence, the title of the whole.
+    """
 
     kind: ClassVar[str] = "chart"
     name: str
     caption: str
     panels: tuple[Panel, ...]
+    finding: str = ""
 
     @property
     def series(self) -> tuple[str, ...]:

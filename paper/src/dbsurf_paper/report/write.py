@@ -59,15 +59,19 @@ def parts_of(records: Sequence[Experiment]) -> list[ReportParts]:
 def headline(
     runs: Sequence[Run], records: Sequence[Experiment], others: Sequence[Section]
 ) -> Section:
-    """The main results: the first chart of the report, and sentences; or what would give some."""
+    """The main results: a panel of the report's first chart, and sentences; or what to run.
+
+    The panel is the one with the most lines: one line alone compares nothing.
+    """
     found = [text for texts in sentences(runs, records).values() for text in texts]
     if not found:
         return Section("headline", "Main results", (Missing("No finished run.", "dbsurf demo"),))
     blocks: list[Block] = [Bullets(tuple(found))]
     charts = ((one, each) for one in others for each in one.blocks if isinstance(each, Chart))
     for section, chart in itertools.islice(charts, 1):
-        caption = f"The first of {counted(len(chart.panels), 'panel')} of {section.title}, below."
-        first = replace(chart, name=FIRST, caption=caption, panels=chart.panels[:1])
+        fullest = max(chart.panels, key=lambda panel: len(panel.lines))  # the first, if several are
+        caption = f"One of {counted(len(chart.panels), 'panel')} of {section.title}, below."
+        first = replace(chart, name=FIRST, caption=caption, panels=(fullest,))
         blocks.append(first)
     return Section("headline", "Main results", tuple(blocks))
 

@@ -188,7 +188,7 @@ def test_the_ratio_of_variances_along_training():
 
 def test_the_figure_of_variances_without_a_signal(tmp_path):
     rows = [
-        {"n": n, "arm": str(arm), "completions": step, "variance": 0.0, "square": 0.1}
+        {"seed": 0, "n": n, "arm": str(arm), "completions": step, "square": 0.1}
         for n in (4, 8)
         for arm in TRAINED
         for step in (0, 10)

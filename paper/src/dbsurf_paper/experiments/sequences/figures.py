@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from matplotlib.ticker import LogLocator, NullFormatter
 
@@ -17,7 +18,7 @@ from dbsurf_paper.labels import (
     SKY,
     VERMILION,
 )
-from dbsurf_paper.report.charts import panels, shared_legend
+from dbsurf_paper.report.charts import add_finding, panels, shared_legend
 
 SAMPLER_COLOURS = {
     "iid": BLACK,
@@ -62,11 +63,12 @@ def bias_and_variance(cells: pd.DataFrame, path: Path, n: int, entropy: float) -
     part = cells[(cells.n == n) & (cells.entropy.sub(entropy).abs() < 1e-9)]
     # Those far to the right would leave no room for the others.
     part = part[~part.baseline.isin(["none", "standardised"]) & (part.error < 2)]
-    rewards = list(part.reward.unique())
+    rewards, largest = list(part.reward.unique()), 0.0
     with panels(len(rewards), path, sharey=True) as (figure, axes):
         for ax, reward in zip(axes, rewards, strict=True):
             for row in part[part.reward == reward].itertuples():
                 bias = 0 if row.unbiased else max(row.bias, 0) * row.square
+                largest = max(largest, bias)
                 ax.plot(
                     row.error - bias,
                     bias,
@@ -83,12 +85,14 @@ def bias_and_variance(cells: pd.DataFrame, path: Path, n: int, entropy: float) -
         for baseline in part.baseline.unique():
             axes[0].plot([], [], BASELINE_MARKS[baseline], color=GREY, label=baseline)
         shared_legend(figure, axes[0], columns=7)
+        text = f"Squared bias is at most {largest:.2g} of the error of iid leave-one-out"
+        add_finding(figure, f"{text}: these samplers and baselines differ by their variance")
 
 
 def gain_by_position(positions: pd.DataFrame, path: Path) -> None:
     """Error against the position of the only token that the reward looks at."""
     arms = positions.assign(arm=positions.sampler + ", " + positions.baseline)
-    with panels(2, path, sharey=True) as (_, axes):
+    with panels(2, path, sharey=True) as (figure, axes):
         titles = {"from the group": False, "known from elsewhere": True}
         for ax, (title, known) in zip(axes, titles.items(), strict=True):
             for arm, (colour, dash) in ARM_LINES.items():
@@ -101,6 +105,10 @@ def gain_by_position(positions: pd.DataFrame, path: Path) -> None:
             ax.set_xticks(sorted(arms.position.astype(int).unique()))
             ax.legend(fontsize=6.5, handlelength=4)  # long enough to show the dashes
         axes[0].set_ylabel("error over iid leave-one-out")
+        prefix = arms[arms.arm == "systematic halves, prefix"].sort_values("position").error
+        if len(prefix):
+            text = f"Systematic halves, prefix baseline: error {prefix.iloc[0]:.2f} where the first"
+            add_finding(figure, f"{text} token decides, {prefix.iloc[-1]:.2f} where the last does")
 
 
 def gain_by_entropy(laws: pd.DataFrame, path: Path) -> None:
@@ -119,10 +127,18 @@ def gain_by_entropy(laws: pd.DataFrame, path: Path) -> None:
             ax.set(title=reward, xlabel="entropy of the law in bits")
         axes[0].set_ylabel("error over iid leave-one-out")
         shared_legend(figure, axes[0], columns=5)
+        means = laws.groupby("arm").error.mean()
+        if {"systematic, known", "iid, known"} <= set(means.index):
+            text = f"With a known baseline a systematic group has {means['systematic, known']:.2f}"
+            text += " of the error of iid leave-one-out, an iid group"
+            add_finding(figure, f"{text} {means['iid, known']:.2f} (means of all dots)")
 
 
-def rewards(runs: pd.DataFrame, path: Path) -> None:
-    """Reward, and share of groups without a signal, against completions."""
+def rewards(runs: pd.DataFrame, outcomes: pd.DataFrame, path: Path) -> None:
+    """Reward, and share of groups without a signal, against completions.
+
+    ``outcomes`` is the table of the last rewards; the title says how many are told apart.
+    """
     sizes = sorted(runs.n.unique())
     with panels(len(sizes), path, rows=2, sharex="col") as (figure, axes):
         for column, n in enumerate(sizes):
@@ -138,6 +154,13 @@ def rewards(runs: pd.DataFrame, path: Path) -> None:
         axes[0].set_ylabel("probability of the right answer")
         axes[len(sizes)].set_ylabel("groups without a signal")
         shared_legend(figure, axes[0], columns=len(sizes))
+        highest = outcomes.loc[outcomes.groupby("n").reward.idxmax()]
+        told = int((outcomes.gain_p < 0.05).sum())
+        ends = [f"“{row.arm}” (n = {row.n})" for row in highest.itertuples()]
+        same = highest.arm.nunique() == 1
+        text = f"Highest at the end: {f'“{highest.arm.iloc[0]}”' if same else ', '.join(ends)}; "
+        text += f"{told or 'none'} of {outcomes.gain_p.notna().sum()} differences in reward "
+        add_finding(figure, f"{text}{'is' if told < 2 else 'are'} told apart from 0")
 
 
 def variances(runs: pd.DataFrame, path: Path, reference: str) -> None:
@@ -162,7 +185,7 @@ def variances(runs: pd.DataFrame, path: Path, reference: str) -> None:
                     over = curve / level.where(level > 0)
                     bottom.plot(curve.index, over, dash, color=colour)
             squares = means.square.mean(axis=1)
-            top.plot(squares.index, squares, color=GREEN, lw=0.8, label="squared exact gradient")
+            top.plot(squares.index, squares, color=BLUE, lw=0.8, label="squared exact gradient")
             top.set(title=f"n = {n}", yscale=scale)
             bottom.set(xlabel="completions", yscale=scale)
         axes[0].set_ylabel("variance of the gradient")
@@ -172,12 +195,17 @@ def variances(runs: pd.DataFrame, path: Path, reference: str) -> None:
             axes[len(sizes)].yaxis.set_major_formatter("{x:g}")
             axes[len(sizes)].yaxis.set_minor_formatter(NullFormatter())
         shared_legend(figure, axes[0], columns=len(sizes))
+        seeds = runs.pivot_table(index=["n", "seed"], columns="arm", values="variance")
+        over = seeds.div(seeds[reference], axis=0).groupby("n").mean()
+        if np.isfinite(over.to_numpy()).all():
+            best = seeds.groupby("n").mean().idxmin(axis=1)
+            add_finding(figure, _lowest(over, "variance along training", best))
 
 
 def gradient_errors(errors: pd.DataFrame, path: Path) -> None:
     """Errors of the gradient over the reference's, at the start and the end of training."""
     cases = [(n, when) for n in sorted(errors.n.unique()) for when in ("start", "end")]
-    with panels(len(cases), path, sharey=True) as (_, axes):
+    with panels(len(cases), path, sharey=True) as (figure, axes):
         for ax, (n, when) in zip(axes, cases, strict=True):
             part = errors[(errors.n == n) & (errors.when == when)]
             part = part[~part.arm.str.contains("standardised")]
@@ -190,3 +218,13 @@ def gradient_errors(errors: pd.DataFrame, path: Path) -> None:
             ax.set(title=f"n = {n}, {when}", xlabel="error over iid leave-one-out")
             ax.set_yticks(range(len(arms)), arms)
             ax.set_xlim(0, None)
+        over = errors.pivot_table(index="n", columns="arm", values="ratio")
+        add_finding(figure, _lowest(over, "error", over.idxmin(axis=1)))
+
+
+def _lowest(over: pd.DataFrame, what: str, best: pd.Series) -> str:
+    """The arm that is lowest for each n, and its ratio to iid leave-one-out in the table."""
+    words = [f"“{arm}” {over[arm][n]:.2f} (n = {n})" for n, arm in best.items()]
+    if best.nunique() == 1:
+        words = [f"“{best.iloc[0]}”", *(f"{over[arm][n]:.2f} (n = {n})" for n, arm in best.items())]
+    return f"Lowest {what}, over that of iid leave-one-out: {', '.join(words)}" if words else ""

@@ -83,8 +83,9 @@ def run_training(
 def draw_training(folder: Path) -> None:
     """The figures of the training study and its table of outcomes, from its tables."""
     runs, errors = (pd.read_csv(folder / f"{name}.csv") for name in ("training", "gradient-errors"))
-    write_table(outcomes(runs, errors), folder / "outcomes.csv")
-    figures.rewards(runs, folder / "rewards")
+    table = outcomes(runs, errors)
+    write_table(table, folder / "outcomes.csv")
+    figures.rewards(runs, table, folder / "rewards")
     figures.variances(runs, folder / "variances", str(training.REFERENCE))
     figures.gradient_errors(errors, folder / "gradient-errors")
 

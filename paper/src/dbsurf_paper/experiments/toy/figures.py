@@ -6,6 +6,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.ticker import LogLocator
 
@@ -18,7 +19,7 @@ from dbsurf_paper.labels import (
     SKY,
     VARIANTS,
 )
-from dbsurf_paper.report.charts import panels, shared_legend
+from dbsurf_paper.report.charts import add_finding, panels, shared_legend
 
 _ESTIMATORS = {variant.name: variant for variant in VARIANTS.values()}
 _SAMPLERS = {  # a sampler has the colour of the estimator that uses it
@@ -40,13 +41,19 @@ COLOURS = {
 DASHES = {
     **{name: variant.dash for name, variant in _ESTIMATORS.items()},
     "iid": "--",
+    "DBSample α = 0.5": ":",
+    "DBSample α = 2": "-.",
+    "DBSample preserving": (0, (6, 1)),
     "Hoernig bound": "--",
 }
+PAIR_DASHES = ("-", "-", "-", "--", "--", ":")  # so that pairs that coincide are both seen
 
 
 def toy_gradients(data: pd.DataFrame, path: Path) -> None:
     """Figure 2: arrows from the origin, at two scales because REINFORCE is fifty times too long."""
     widths = {"true": 0.02, "REINFORCE": 0.012, "LOORF": 0.012}
+    length = np.hypot(data.first, data.second)
+    over = dict(zip(data.series, length / length[data.series == "true"].item(), strict=True))
     with panels(2, path, height=3.8) as (figure, axes):
         for ax, title, limit in zip(axes, ("all three", "close up"), (0.28, 0.0125), strict=True):
             for series, first, second in data.itertuples(index=False):
@@ -64,6 +71,8 @@ def toy_gradients(data: pd.DataFrame, path: Path) -> None:
             ax.set_box_aspect(1)
             ax.locator_params(nbins=5)
         shared_legend(figure, axes[0])
+        finding = f"REINFORCE's gradient is {over['REINFORCE']:.0f} times as long as the true one, "
+        add_finding(figure, f"{finding}LOORF's {over['LOORF']:.1f} times")
 
 
 def discrepancy(data: pd.DataFrame, path: Path) -> None:
@@ -75,6 +84,13 @@ def discrepancy(data: pd.DataFrame, path: Path) -> None:
             ax.set(title=f"n = {n}", xlabel="p", ylim=(0, None))
         axes[0].set_ylabel(r"$\mathbb{E}\,\|D_p(\mathbf{x})\|^2$")
         shared_legend(figure, axes[0])
+        means = data.pivot_table(index="series", columns="n", values="value")
+        over = means.drop("iid") / means.loc["iid"]
+        best = over.mean(axis=1).idxmin()
+        text = (
+            f"{best} has the lowest discrepancy: {_listed(over.loc[best])} of that of iid samples"
+        )
+        add_finding(figure, f"{text} for n = {', '.join(map(str, over.columns))} (mean over p)")
 
 
 def bias_and_correlation(data: pd.DataFrame, path: Path) -> None:
@@ -88,6 +104,8 @@ def bias_and_correlation(data: pd.DataFrame, path: Path) -> None:
                 ax.plot(curve.alpha[nearest], curve[column][nearest], "o", color=colour, ms=4)
             ax.set(xlabel="α", title=title)
         shared_legend(figure, axes[0])
+        text = "A larger α correlates samples more negatively; beyond the dots they are biased"
+        add_finding(figure, f"{text}, except at p = 1/2")
 
 
 def correlation_structure(data: pd.DataFrame, path: Path) -> None:
@@ -96,8 +114,9 @@ def correlation_structure(data: pd.DataFrame, path: Path) -> None:
     with panels(3, path, sharey=True) as (figure, axes):
         for ax, series in zip(axes, ("DBSample preserving", "DBSample α = 1"), strict=False):
             part = data[data.series == series]
-            for colour, (pair, curve) in zip(SEQUENCE, part.groupby("pair"), strict=True):
-                ax.plot(curve.p, curve.correlation, color=colour, label=f"pair {pair}")
+            looks = zip(SEQUENCE, PAIR_DASHES, part.groupby("pair"), strict=True)
+            for colour, dash, (pair, curve) in looks:
+                ax.plot(curve.p, curve.correlation, dash, color=colour, label=f"pair {pair}")
             ax.plot(bound.p, bound.correlation, **_line("Hoernig bound"))
             ax.set(title=series, xlabel="p")
         for series in ("Gaussian copula", "Dirichlet copula"):
@@ -105,6 +124,7 @@ def correlation_structure(data: pd.DataFrame, path: Path) -> None:
             axes[2].plot(curve.p, curve.correlation, **_line(series))
         axes[2].plot(bound.p, bound.correlation, **_line("Hoernig bound"))
         dots = data[data.series == "MinDiscrepancy"]
+        gap = np.abs(dots.correlation.to_numpy() - bound.correlation.to_numpy()).max()
         dots = dots.iloc[:: max(1, len(dots) // 25)]
         axes[2].plot(
             dots.p, dots.correlation, ".", color=COLOURS["MinDiscrepancy"], label="MinDiscrepancy"
@@ -115,6 +135,8 @@ def correlation_structure(data: pd.DataFrame, path: Path) -> None:
         more, names = axes[2].get_legend_handles_labels()
         known = dict(zip(labels + names, handles + more, strict=True))
         figure.legend(list(known.values()), list(known), loc="outside lower center", ncols=5)
+        text = "MinDiscrepancy attains the Hoernig bound at every p"
+        add_finding(figure, f"{text} (largest distance {gap:.0e})")
 
 
 def gradient_variance(data: pd.DataFrame, path: Path) -> None:
@@ -131,6 +153,12 @@ def gradient_variance(data: pd.DataFrame, path: Path) -> None:
             ax.minorticks_off()
         axes[0].set_ylabel("variance of the gradient")
         shared_legend(figure, axes[0])
+        exact = data.pivot_table(index=["n", "p"], columns="series", values="exact")
+        below = (exact["DBsurf"] <= exact["LOORF"]).mean()
+        lowest = (exact["DBsurf"] <= exact.min(axis=1)).mean()
+        text = f"Debiased DBsurf is at or below LOORF at {100 * below:.0f} % of the points"
+        count = exact.shape[1]
+        add_finding(figure, f"{text}, and the lowest of all {count} at {100 * lowest:.0f} %")
 
 
 def variance_ratio(data: pd.DataFrame, path: Path) -> None:
@@ -145,6 +173,11 @@ def variance_ratio(data: pd.DataFrame, path: Path) -> None:
             ax.set(title=f"n = {n}", xlabel="α")
         axes[0].set_ylabel("variance of DBsurf over LOORF's")
         shared_legend(figure, axes[0])
+        ones = data[np.isclose(data.alpha, 1)].groupby("n").ratio.agg(["min", "max"])
+        words = [f"{low:.2f} to {high:.2f} (n = {n})" for n, low, high in ones.itertuples()]
+        if words:
+            text = f"At α = 1 DBsurf has {' and '.join(words)} of LOORF's variance"
+            add_finding(figure, text)
 
 
 def comparison(data: pd.DataFrame, path: Path) -> None:
@@ -174,6 +207,16 @@ def comparison(data: pd.DataFrame, path: Path) -> None:
             ax.xaxis.set_major_formatter("{x:g}")
             ax.minorticks_off()
         shared_legend(figure, axes[0], columns=4)
+        unbiased = error[data.unbiased.astype(bool)].groupby(data.estimator)
+        best = unbiased.mean().idxmin()
+        ends = dict.fromkeys(f"{end[best]:.2g}" for end in (unbiased.min(), unbiased.max()))
+        text = f"Without bias, {best} has the lowest error: {' to '.join(ends)} of LOORF's"
+        lowest = "No unbiased estimator has a lower error than LOORF"
+        add_finding(figure, lowest if best == "LOORF" else text)
+
+
+def _listed(values: pd.Series) -> str:
+    return ", ".join(f"{value:.2f}" for value in values)
 
 
 def _line(series: str) -> dict[str, Any]:

@@ -21,6 +21,16 @@ from dbsurf_paper.runs.life import Life
 Step = Callable[[float], None]
 #: A function that prints the main results, and the entries of the summary.
 Outcome = tuple[Callable[[], None], dict[str, Any]]
+#: What is drawn of which table.
+DRAWINGS: dict[str, Callable[[pd.DataFrame, Path], None]] = {
+    "figure2": figures.toy_gradients,
+    "figure3": figures.discrepancy,
+    "figure4": figures.bias_and_correlation,
+    "figure5": figures.correlation_structure,
+    "figure6": figures.gradient_variance,
+    "appendix": figures.variance_ratio,
+    "ten_dimensions": figures.comparison,
+}
 
 
 def run(options: Options) -> None:
@@ -109,19 +119,10 @@ def study(options: Options, kept: Tables, step: Step) -> Outcome:
         options,
         lambda share: step(0.25 + 0.6 * share),
     )
-    drawings: dict[str, Callable[[pd.DataFrame, Path], None]] = {
-        "figure2": figures.toy_gradients,
-        "figure3": figures.discrepancy,
-        "figure4": figures.bias_and_correlation,
-        "figure5": figures.correlation_structure,
-        "figure6": figures.gradient_variance,
-        "appendix": figures.variance_ratio,
-        "ten_dimensions": figures.comparison,
-    }
     folder = kept.life.folder
-    for position, (name, draw) in enumerate(drawings.items(), start=1):
+    for position, (name, draw) in enumerate(DRAWINGS.items(), start=1):
         draw(data[name], folder / name)
-        step(0.85 + 0.15 * position / len(drawings))
+        step(0.85 + 0.15 * position / len(DRAWINGS))
     for name, table in data.items():
         kept.write(name, table)
     claims = statements.collect(data)
