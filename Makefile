@@ -11,7 +11,7 @@ $(BIN)/.installed: pyproject.toml paper/pyproject.toml constraints.txt
 	touch $@
 
 test: $(BIN)/.installed
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile
+	$(BIN)/python -m pytest -q -rs -n 2 --dist loadfile
 
 # The same with a look at which lines ran, which takes a fifth longer.
 coverage: $(BIN)/.installed

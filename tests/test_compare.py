@@ -127,6 +127,8 @@ def test_rows_fields_table_and_frame():
     text = str(found)
     assert f"Use {found.recommended}: " in text
     assert "the exact gradient" in text
+    assert all(row.estimator in text for row in found.rows)  # none is cut
+    assert max(map(len, text.splitlines())) <= 80
     assert len(found.to_frame()) == len(found.rows)
 
 

@@ -261,6 +261,8 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match="asked for and not told, got 1"):
         search.tell(1, 0.0)  # drawn, but nobody has asked for it
     search.tell(trial.number, 1.0)
+    with pytest.raises(ValueError, match="got 2; no design has more than 1 of the 1 evaluations"):
+        search.best(at_least=2)
     with pytest.raises(ValueError, match="asked for and not told, got 0"):
         search.tell(trial.number, 1.0)
     with pytest.raises(ValueError, match="format 1, got None"):

@@ -266,7 +266,7 @@ def _recommend(rows: list[Row]) -> tuple[str, str]:
     chosen = min(close, key=lambda r: (r.grad_f != "no", r.mean_squared_error))
     words = [
         f"mean squared error {chosen.mean_squared_error:.3g}, "
-        f"variance {chosen.relative_variance:.2f} of LOORF's at the same {chosen.evaluations} "
+        f"variance {chosen.relative_variance:.2g} of LOORF's at the same {chosen.evaluations} "
         "evaluations of f"
     ]
     words.append("unbiased" if chosen.unbiased else f"bias {chosen.bias:.2g}")

@@ -147,13 +147,16 @@ class Comparison:
     def __str__(self) -> str:
         lines = [list(COLUMNS), *map(_cells, self.rows)]
         widths = [max(len(line[column]) for line in lines) for column in range(len(COLUMNS))]
-        # The calls are shortened so that a line fits a terminal.
-        widths[0] = min(widths[0], WIDTH - sum(widths[1:]) - 2 * (len(widths) - 1))
+        # A call that leaves no room in a line of a terminal stands above its numbers.
+        room = WIDTH - sum(widths[1:]) - 2 * (len(widths) - 1)
+        widths[0] = max(len(line[0]) for line in lines if len(line[0]) <= room)
         text = [*textwrap.wrap(f"Use {self.recommended}: {self.reason}.", WIDTH), ""]
         for label, *words in lines:
-            short = label if len(label) <= widths[0] else f"{label[: widths[0] - 2]}.."
             padded = [word.rjust(width) for word, width in zip(words, widths[1:], strict=True)]
-            text.append("  ".join([short.ljust(widths[0]), *padded]))
+            if len(label) > room:
+                text.append(label)
+                label = ""
+            text.append("  ".join([label.ljust(widths[0]), *padded]))
         for note in self._notes():
             text += textwrap.wrap(f"({note})", WIDTH)
         return "\n".join(text)

@@ -188,8 +188,10 @@ class Search:
         """
         known = [found for found in self._found.values() if found.count >= at_least]
         if not known:
+            most = max((found.count for found in self._found.values()), default=0)
             raise ValueError(
-                f"at_least must leave a design, got {at_least} with {self.evaluations} evaluations"
+                f"at_least must leave a design, got {at_least}; no design has more than {most} of "
+                f"the {self.evaluations} evaluations"
             )
         lowest = min(known, key=lambda found: found.total / found.count)
         return Best(lowest.design, lowest.total / lowest.count, lowest.count)

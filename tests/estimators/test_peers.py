@@ -8,7 +8,7 @@ import math
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.distributions import Bernoulli, Categorical, Independent
+from torch.distributions import Bernoulli, Binomial, Categorical, Independent, Poisson
 
 import dbsurf
 from cases import CASES
@@ -114,6 +114,9 @@ def test_several_distributions_are_refused_where_they_cannot_be_served(name):
     half = Bernoulli(torch.full((2,), 0.5))
     with pytest.raises(ValueError, match="dist must be one distribution for"):
         dbsurf.get(name, 2)(lambda x: x[0] + x[1], (half, half))
+    counts = (Poisson(torch.ones(2)), Binomial(3, torch.full((2,), 0.5)))
+    with pytest.raises(ValueError, match="got Poisson and Binomial$"):  # no logits to join
+        dbsurf.get(name, 2)(lambda x: x[0] + x[1], counts)
 
 
 @pytest.mark.parametrize("name", ["rebar", "relax", "localexpectation", "gumbelsoftmax"])

@@ -16,7 +16,12 @@ BLOCK = re.compile(
 
 
 @pytest.mark.parametrize(
-    ("page", "needed"), [("completions.md", ["transformers", "trl"]), ("pyro.md", ["pyro"])]
+    ("page", "needed"),
+    [
+        ("completions.md", ["transformers", "trl"]),
+        ("pyro.md", ["pyro"]),
+        ("how/resume.md", ["lightning"]),
+    ],
 )
 def test_the_blocks_of_a_page_run_in_order(page, needed, tmp_path, monkeypatch):
     for name in needed:
@@ -32,6 +37,8 @@ def test_the_blocks_of_a_page_run_in_order(page, needed, tmp_path, monkeypatch):
 
 def test_every_page_with_such_blocks_is_run_here():
     marked = {
-        page.name for page in DOCS.glob("*.md") if "{.python .integrations}" in page.read_text()
+        str(page.relative_to(DOCS))
+        for page in DOCS.rglob("*.md")
+        if "{.python .integrations}" in page.read_text()
     }
-    assert marked == {"completions.md", "pyro.md"}
+    assert marked == {"completions.md", "pyro.md", "how/resume.md"}

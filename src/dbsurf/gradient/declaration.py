@@ -64,14 +64,13 @@ class Accepts:
 
     def check(self, law: Coordinates, owner: str) -> None:
         """Raise a ValueError that says what was expected and what was got."""
-        if len(law.parts) > 1 and not self.parts:
-            raise ValueError(
-                f"dist must be one distribution for {owner}, got {law.name}; join the logits of "
-                "several with torch.cat"
-            )
         for part in law.parts:
             if not isinstance(part, self.kinds):
                 raise ValueError(f"dist must be {self.demand} for {owner}, got {law.name}")
+        if len(law.parts) > 1 and not self.parts:
+            alike = len({type(part) for part in law.parts}) == 1
+            advice = "; join the logits of several with torch.cat" if alike else ""
+            raise ValueError(f"dist must be one distribution for {owner}, got {law.name}{advice}")
         if self.most_states is not None:
             count = law.state_count()
             if count > self.most_states:
