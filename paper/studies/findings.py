@@ -82,9 +82,9 @@ def at_equal_seconds(chart: Chart) -> str:
     if not gaps:
         return ""
     best = min(gaps, key=lambda name: np.mean(gaps[name]))
-    told = ", ".join(f"{gap:+.1f}" for gap in gaps[best])
+    told = [f"{abs(gap):.1f} {'below' if gap < 0 else 'above'}" for gap in gaps[best]]
     text = f"In the time that LOORF takes, {estimator_name(best)}, the best on average, ends"
-    return f"{text} {told} nats from it"
+    return f"{text} {', '.join(told)} it, in nats"
 
 
 def lowest_at_four(chart: Chart, count: int = 4) -> str:

@@ -133,8 +133,8 @@ def test_the_titles_of_figures_are_computed(monkeypatch):
         "After 4 steps DBsurf is 0.5 nats below LOORF"
     )
     assert findings.at_equal_seconds(both) == (
-        "In the time that LOORF takes, QuadraticCV, the best on average, ends -2.0, -1.0 nats from "
-        "it"
+        "In the time that LOORF takes, QuadraticCV, the best on average, ends 2.0 below, 1.0 "
+        "below it, in nats"
     )
     assert findings.below_zero(chart({"dbsurf": (-0.5, -0.25), "arms": (-0.1, 0.2)})) == (
         "The lead of DBsurf over LOORF is at most 0.5 nats, and 0.2 at the end"
