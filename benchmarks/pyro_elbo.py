@@ -160,7 +160,7 @@ def main() -> None:
 def draw(rows: list[tuple[str, float, float]]) -> None:
     """Variance over that of LOORF: filled at the start, open after 400 steps."""
     rows = sorted(rows, key=lambda row: -row[2])
-    figure, axes = plt.subplots(figsize=(7, 3), layout="constrained")
+    figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
     for place, (name, early, late) in enumerate(rows):
         colour = "#0072B2" if name.startswith("ELBO") else "#D55E00"
         axes.plot([early, late], [place, place], color=colour, lw=1, alpha=0.5)
@@ -170,8 +170,9 @@ def draw(rows: list[tuple[str, float, float]]) -> None:
     axes.set_yticks(range(len(rows)), [name for name, _, _ in rows], fontsize=8)
     axes.set(xscale="log", xlabel="variance of the gradient over LOORF's")
     best, worst = (pick(rows, key=lambda row: row[2]) for pick in (min, max))
-    text = f"After 400 steps {best[0]} has the least noise, {best[2]:.2g} of LOORF's;\n"
-    figure.suptitle(f"{text}{worst[0]} the most, {worst[2]:.0f} times LOORF's", x=0.01, ha="left")
+    text = f"After 400 steps the lowest variance is {best[2]:.2g} of LOORF's,\n{best[0]};\n"
+    text += f"the highest {worst[2]:.0f} times LOORF's, {worst[0]}"
+    figure.suptitle(text, x=0.01, ha="left", fontsize=11)
     plt.rcParams["svg.hashsalt"] = "dbsurf"  # the same numbers give the same file
     figure.savefig(FOLDER / "elbo.svg", metadata={"Date": None})
 
