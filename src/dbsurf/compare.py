@@ -30,6 +30,7 @@ from dbsurf.measure import (
 
 FEWEST = 10  # nothing is recommended if fewer estimates than this are not zero
 ENUMERABLE = 2**10  # states that an estimator may enumerate in every estimate
+NAMED = 3  # of the estimators that are as good as the recommended one, so many by name
 
 
 def compare(
@@ -278,7 +279,10 @@ def _recommend(rows: list[Row]) -> tuple[str, str]:
         )
     others = [row.estimator for row in close if row is not chosen]
     if others:
-        words.append(f"no significant difference to {', '.join(others)} with this many draws")
+        named = others if len(others) <= NAMED + 1 else others[:NAMED]
+        more = len(others) - len(named)
+        told = f"{', '.join(named)}{f' and {more} others' if more else ''}"
+        words.append(f"no significant difference to {told} with this many draws")
     if rows[0] not in candidates:
         words.append(
             f"{rows[0].estimator} has a smaller mean squared error here, "
