@@ -54,9 +54,10 @@ def executed(notebook: Notebook, steps: int | None = None) -> Notebook:
         notebook: it is not changed.
         steps: in place of its own number of steps.
     """
-    import matplotlib as mpl
+    import matplotlib.pyplot as plt
 
-    mpl.use("agg")
+    plt.switch_backend("agg")
+    plt.close("all")  # figures of whoever calls this are not the notebook's
     space: dict[str, Any] = {"__name__": "__main__"}
     cells, count = [], 0
     for cell in notebook["cells"]:
