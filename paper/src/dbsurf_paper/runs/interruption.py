@@ -92,5 +92,5 @@ class Interruption:
     ) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
-        if self._before:
+        if sys.unraisablehook == self._lost:  # it was set, and nobody has set another since
             sys.unraisablehook = self._unraisable
