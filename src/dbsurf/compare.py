@@ -34,7 +34,7 @@ from dbsurf.measure import (
 FEWEST = 10  # nothing is recommended if fewer estimates than this are not zero
 REFERENCE = 10  # times as many estimates for the mean that a bias is measured against
 ENUMERABLE = 2**10  # states that an estimator may enumerate in every estimate
-LEARNED = 1000  # estimates to learn from, below which the verdict on those that learn is open
+LEARNED = 500  # with fewer estimates to learn from, the verdict on those that learn is open
 NAMED = 3  # of the estimators that are as good as the recommended one, so many by name
 
 
@@ -133,7 +133,7 @@ def compare(
                 relative_high=over.high,
                 bias=bias,
                 mean_squared_error=found.variance + bias**2,
-                milliseconds=1000 * statistics.median(seconds[label]),
+                milliseconds=1000 * statistics.quantiles(seconds[label], n=4)[0],
             )
         )
     rows.sort(key=lambda row: row.mean_squared_error)
@@ -289,32 +289,31 @@ def _recommend(rows: list[Row], draws: int = LEARNED) -> tuple[str, str]:
     ]
     chosen = min(close, key=lambda r: (r.grad_f != "no", r.mean_squared_error))
     words = [
-        f"mean squared error {chosen.mean_squared_error:.3g}, "
         f"variance {chosen.relative_variance:.2g} of LOORF's at the same {chosen.evaluations} "
         "evaluations of f"
     ]
     words.append("unbiased" if chosen.unbiased else f"bias {chosen.bias:.2g}")
     with_gradient = chosen.grad_f == "yes"
-    words.append("with the gradient of f" if with_gradient else "no gradient of f needed")
+    words.append("uses the gradient of f" if with_gradient else "needs no gradient of f")
     if chosen.learns:
         words.append(
-            "it was trained on this fixed problem first; while a model trains, it lags behind"
+            "it was trained on this fixed problem first, and lags behind while a model trains"
         )
     others = [row.estimator for row in close if row is not chosen]
     if others:
         named = others if len(others) <= NAMED + 1 else others[:NAMED]
         more = len(others) - len(named)
         told = f"{', '.join(named)}{f' and {more} others' if more else ''}"
-        words.append(f"no significant difference to {told} with this many draws")
-    if draws < LEARNED and not chosen.learns and any(row.learns for row in candidates):
+        words.append(f"no significant difference from {told} with this many draws")
+    if draws < LEARNED and any(row.learns for row in candidates if row is not chosen):
         words.append(
             f"estimators that learn had only {draws} estimates to learn from: raise draws before "
-            "you decide against them"
+            "you judge them"
         )
     if rows[0] not in candidates:
         words.append(
             f"{rows[0].estimator} has a smaller mean squared error here, "
-            f"{rows[0].mean_squared_error:.3g}, but a bias"
+            f"{rows[0].mean_squared_error:.2g} against {chosen.mean_squared_error:.2g}, but a bias"
         )
     return chosen.estimator, "; ".join(words)
 

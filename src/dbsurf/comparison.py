@@ -36,7 +36,8 @@ class Row:
         bias: length of the difference between mean estimate and reference, noise removed;
             0 for estimators that are unbiased by construction.
         mean_squared_error: variance plus the square of the bias.
-        milliseconds: median time of one estimate, f included.
+        milliseconds: time of one estimate, f included: the lower quartile, which changes little
+            while other programs use the same processor.
     """
 
     estimator: str
