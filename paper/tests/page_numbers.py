@@ -186,19 +186,6 @@ CLAIMS = [
         lambda: short((ratio("spotcheck", problem) for problem in ALONG.values()), 3),
     ),
     Claim(README, "after 30,000", PARAMETER),
-    Claim(
-        README,
-        "`QuadraticCV` has .111, .072 and .030 early, and .24 on MNIST late",
-        lambda: [
-            *short((ratio("quadraticcv", problem) for problem in BITS.values()), 3),
-            *short([ratio("quadraticcv", ALONG["MNIST"])], 2),
-        ],
-    ),
-    Claim(
-        README,
-        "`ReinMax` has .008 on MNIST",
-        lambda: short([ratio("reinmax", BITS["MNIST"])], 3),
-    ),
     Claim(README, "(five seeds, 10,000 steps, one learning rate for all: 3e-4)", PARAMETER),
     Claim(README, "`DBsurf` ends .9, 1.3 and .4 nats", lambda: short(gaps("loorf", "dbsurf"), 1)),
     Claim(
