@@ -29,9 +29,7 @@ DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 #: A block, and what the page says that it prints.
-SHOWN = re.compile(
-    r"^```python\n(.*?)^```(?:\n\n```text\n(.*?)^```)?", re.DOTALL | re.MULTILINE
-)
+SHOWN = re.compile(r"^```python\n(.*?)^```(?:\n\n```text\n(.*?)^```)?", re.DOTALL | re.MULTILINE)
 #: Other code: ``` {.python .integrations} needs that extra and is run by tests/integrations, and
 #: ```text is not run.
 OTHER_BLOCK = re.compile(

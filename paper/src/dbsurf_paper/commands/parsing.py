@@ -97,8 +97,8 @@ def parse(words: Sequence[str]) -> tuple[Command, Any]:
     tyro._experimental_options["ansi_codes"] = colourful()
     name, *rest = words or ["--help"]
     if name in ("-h", "--help"):
-        listed = {name: summary(name) for name in names()}
-        print(help.overview("dbsurf", DESCRIPTION, listed, colours=colourful()))
+        all_of_them = {name: summary(name) for name in names()}
+        print(help.overview("dbsurf", DESCRIPTION, all_of_them, colours=colourful()))
         raise SystemExit(0)
     if name not in MODULES and name != "completion" and name not in registry.groups():
         raise ValueError(f"the command must be one of {', '.join(names())}, got {name!r}")
@@ -107,8 +107,8 @@ def parse(words: Sequence[str]) -> tuple[Command, Any]:
         second = rest.pop(0) if rest else "--help"
         known = {command.words[1]: command for command in found}
         if second in ("-h", "--help"):
-            listed = {word: one.summary for word, one in known.items()}
-            print(help.overview(f"dbsurf {name}", summary(name), listed, colours=colourful()))
+            these = {word: one.summary for word, one in known.items()}
+            print(help.overview(f"dbsurf {name}", summary(name), these, colours=colourful()))
             raise SystemExit(0)
         if second not in known:
             raise ValueError(
