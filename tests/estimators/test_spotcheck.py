@@ -143,16 +143,20 @@ def arbitrary(n: int, m: int, probs: Tensor, seed: int = 0) -> dbsurf.SpotCheck:
         root = memory.scale[:, :3].clone()
         memory.scale[:, :3] = root @ root.T
         if memory.pairs is not None:
-            memory.pairs.sums[:-1].diagonal().abs_()
-            memory.pairs.totals.copy_(torch.tensor([50.0, 0.7 + seed / 100, 1.0]))
+            square = memory.pairs.sums[:-2]
+            square.copy_(square + square.T).diagonal().abs_()
+            memory.pairs.totals.copy_(torch.tensor([50.0, 2.0, 0.7 + seed / 100, 1.0]))
+            memory.pairs.within.copy_(torch.tensor([3.0, 0.6 + seed / 100, 1.0, 2.0]))
     law = coordinates(law_of(probs))
     known = estimator.prepare(law, None, f).known
     assert known.scale.abs().min() > 1e-3
     assert known.size.std() > 1e-3
     assert known.table.abs().max() > 0.1
     if probs.ndim == 1:
-        assert known.slopes.matrix.abs().max() > 0.1
+        assert known.slopes.matrix.abs().max() > 0.05
         assert known.slopes.share > 0.5
+        assert known.slopes.trust > 0.5
+        assert known.slopes.level.abs().min() > 1e-3
     return estimator
 
 

@@ -1,4 +1,4 @@
-"""What `SpotCheck` learns: tables of curvatures and errors, a scale, and which form is better.
+"""What `SpotCheck` learns from its checks: tables of curvatures and errors, and a scale.
 
 All of it are decayed sums in buffers. A draw that is not finite leaves them as they were.
 """
@@ -11,16 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from dbsurf.estimators.spotcheck_cells import Cells, Sizes
-from dbsurf.estimators.spotcheck_pairs import Effects, Pairs, Slopes
+from dbsurf.estimators.spotcheck_pairs import Pairs, Slopes
 from dbsurf.gradient.fitting import mix, ratio
 
 FEATURES = 3  # of a sample: f, the logarithm of its steepness, the openness of the law
 WARM = 20  # calls before error sizes and the scale are used
 SMALLEST = 0.01  # of the mean square error, for any entry of the table
 RIDGE = 0.01  # towards a scale of 1, as a share of what was seen
-PRICE = 0.02  # of the variance, for trying the form that is not in use
-PATIENCE = 16  # calls between two such tries, at least
-FADE_DECAY = 0.98
 
 
 class Known(NamedTuple):
@@ -54,7 +51,6 @@ class Seen(NamedTuple):
         error: the change of f, minus its prediction.
         standard: the features of the sample, standardised, ``(m, B, FEATURES)``.
         raw: the features of all samples, ``(n, B, FEATURES)``.
-        effects: what all samples have shown of pairs of bits; None where they are not learned.
     """
 
     entry: Tensor
@@ -64,7 +60,6 @@ class Seen(NamedTuple):
     error: Tensor
     standard: Tensor
     raw: Tensor
-    effects: Effects | None
 
 
 class Memory(nn.Module):
@@ -95,7 +90,7 @@ class Memory(nn.Module):
         # mean of the features, and the decayed sum of their squared deviations from it
         self.register_buffer("features", torch.zeros(2, FEATURES))
         self.register_buffer("counts", torch.zeros(2))  # decayed numbers of checks and of calls
-        self.pairs = Pairs.of(sizes)
+        self.pairs = Pairs.of(sizes, decay)
 
     def read(self, cells: Cells, dtype: torch.dtype) -> Known:
         """All that the next call uses."""
@@ -112,7 +107,7 @@ class Memory(nn.Module):
         mean, deviation = self.features.to(dtype)
         deviation = ratio(deviation, calls).sqrt()
         scale = torch.where(warm, _solved(scale), 0)
-        slopes = None if self.pairs is None else self.pairs.read(calls)
+        slopes = None if self.pairs is None else self.pairs.read(dtype)
         return Known(shrunk[0], size, scale, mean.clone(), deviation, slopes)
 
     def update(self, known: Known, seen: Seen, checked: Tensor) -> None:
@@ -137,9 +132,6 @@ class Memory(nn.Module):
         counts = torch.stack([torch.ones_like(calls) * seen.error.numel(), torch.ones_like(calls)])
         states = [self.tables, self.scale, self.features, self.counts]
         news = [tables, scale, torch.stack([mean, deviation]), counts]
-        if self.pairs is not None and known.slopes is not None and seen.effects is not None:
-            states = [*states, self.pairs.sums, self.pairs.totals]
-            news = [*news, *self.pairs.news(known.slopes, seen.effects)]
         mix(decay, states, [torch.where(checked, new, 0) for new in news], whole=True)
 
 
@@ -161,46 +153,3 @@ def _solved(equations: Tensor) -> Tensor:
         ]
     )
     return ratio((right / mean) @ minors, (one * minors[0]).sum())
-
-
-class Fade(nn.Module):
-    """Which of two unbiased forms has the smaller variance: checks, or plain samples.
-
-    Both have the same mean, so their second moments tell: S_1 / T_1 < S_0 / T_0, with sums S of
-    squares over T calls, or S_1 T_0 < S_0 T_1, which is false while one was never tried. The other
-    one is tried from time to time, so seldom that it costs a share `PRICE` of the variance.
-    """
-
-    second: Tensor
-    tried: Tensor
-    clock: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("second", torch.zeros(2))  # decayed sums of the squared gradient
-        self.register_buffer("tried", torch.zeros(2))  # decayed numbers of calls
-        self.register_buffer("clock", torch.zeros(2))  # calls; calls since the other was tried
-
-    def forward(self) -> Tensor:
-        """Whether the next call is to be one of plain samples alone, a boolean tensor."""
-        best = self.second[1] * self.tried[0] < self.second[0] * self.tried[1]
-        if not self.training:
-            return best
-        calls, since = self.clock
-        mean = self.second / self.tried
-        # (Where the better one is always 0, this is infinite or no number, and no try is due.)
-        due = since >= (mean.amax() / mean.amin() / PRICE).clamp(min=PATIENCE)
-        in_turn = (calls >= WARM) & (calls % 2 == 1)
-        return torch.where(calls < 2 * WARM, in_turn, best ^ due)
-
-    def update(self, plain: Tensor, gradient: Tensor) -> None:
-        """Add the gradient of one call; the first ones have learned too little to count."""
-        power = gradient.square().mean().to(self.second.dtype)
-        sound = torch.isfinite(power)
-        used = torch.stack([~plain, plain]) & sound & (self.clock[0] >= WARM)
-        self.second.copy_(torch.where(used, FADE_DECAY * self.second + power, self.second))
-        self.tried.copy_(torch.where(used, FADE_DECAY * self.tried + 1, self.tried))
-        best = self.second[1] * self.tried[0] < self.second[0] * self.tried[1]
-        since = torch.where(plain == best, self.clock[1] + 1, 0)
-        new = torch.stack([self.clock[0] + 1, since])
-        self.clock.copy_(torch.where(sound, new, self.clock))
