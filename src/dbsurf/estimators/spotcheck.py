@@ -171,8 +171,11 @@ class SpotCheck(Estimator[Coordinates]):
     time of n d² for a batch element. Beyond 1,024 bits, for one-hot laws and for several laws it is
     off.
 
-    Where the gradient of f says nothing about flips, the estimator sees that its variance is
-    larger than that of `MDsurf` with n + m samples (one-hot: `LOORF`), and becomes that.
+    The estimator sees where its variance is larger than that of leave-one-out over n + m samples
+    (`MDsurf`; one-hot: `LOORF`), and becomes that: where the gradient of f says nothing about
+    flips, and where f does not change from call to call, so that the form with linear and pairwise
+    terms that these fits make explains most of it. That form is the control variate of leave-one-
+    out.
 
     Bias: none. Evaluations of f: n + checks; only the n samples are part of the backward pass.
     Needs the gradient of f at the samples, taken from the one backward that the loss does anyway.
