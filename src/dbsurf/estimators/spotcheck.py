@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from dbsurf import checks as check
+from dbsurf.checks import in_sight
 from dbsurf.distributions import Combination, Coordinates
 from dbsurf.estimators.local_expectation import check_coordinates
 from dbsurf.estimators.spotcheck_cells import Cells, Sizes, cells_of
@@ -335,8 +336,7 @@ def _over_sum(tensor: Tensor) -> Tensor:
     A sum below the normal numbers is nothing: its reciprocal may be infinite.
     """
     total = tensor.sum((0, -1), keepdim=True)
-    known = total >= torch.finfo(total.dtype).tiny
-    return ratio(torch.ones_like(total), torch.where(known, total, 0))
+    return torch.where(total >= torch.finfo(total.dtype).tiny, total.reciprocal(), 0)
 
 
 def choose(chance: Tensor, n: int, m: int, start: Tensor) -> Checks:
@@ -397,11 +397,6 @@ def effects_of(
 
 
 # --- one of two forms -----------------------------------------------------------------------------
-
-
-def in_sight(flag: Tensor) -> bool:
-    """Whether the value of a tensor can be read without a wait for the device."""
-    return flag.device.type == "cpu" and not check.transformed()
 
 
 def either(flag: Tensor, one: Callable[[], Tensor], two: Callable[[], Tensor]) -> Tensor:
