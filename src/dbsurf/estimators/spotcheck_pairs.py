@@ -91,16 +91,19 @@ class Pairs(nn.Module):
         """What a call adds to both sums."""
         effect, deviation = seen.predicted, seen.deviation
         n, batch, _ = effect.shape
-        mean = effect.mean(0)
+        mean = effect.mean((0, 1))
         if n > 1:  # what the samples of an element have in common is no effect of other bits
-            effect, deviation = effect - mean, deviation - deviation.mean(0)
+            deviation = deviation - deviation.mean(0)
+            # (Deviations now sum to 0, so that differences to the last one are enough.)
+            effect = effect[:-1] - effect[-1]
         else:
             effect = effect - slopes.level
-        both = effect.flatten(0, 1).T @ deviation.flatten(0, 1)
-        pairs = torch.diagonal_scatter(both + both.T, deviation.square().sum((0, 1)))
+        both = effect.flatten(0, 1).T @ deviation[: len(effect)].flatten(0, 1)
+        sums = torch.cat([both + both.T, mean.unsqueeze(0)])
+        sums[:-1].diagonal().copy_(deviation.square().sum((0, 1)))
         flat, fit = both.flatten(), seen.fit.flatten()
         # Effects whose squares overflow make this no number, so that nothing of the call is kept:
         # the squares of later fits would overflow too, and could not be learned from.
         count = max(n - 1, 1) * batch + 0 * flat.dot(flat)
         totals = torch.stack([count, seen.gradient.flatten().dot(fit), fit.dot(fit)])
-        return [torch.cat([pairs, mean.mean(0, keepdim=True)]), totals]
+        return [sums, totals]
