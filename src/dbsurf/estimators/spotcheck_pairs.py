@@ -104,6 +104,9 @@ class Pairs(nn.Module):
         flat, fit = both.flatten(), seen.fit.flatten()
         # Effects whose squares overflow make this no number, so that nothing of the call is kept:
         # the squares of later fits would overflow too, and could not be learned from.
-        count = max(n - 1, 1) * batch + 0 * flat.dot(flat)
+        # (Not by 0 * square: torch.compile takes that for 0.)
+        square = flat.dot(flat)
+        count = torch.full_like(square, max(n - 1, 1) * batch)
+        count = torch.where(torch.isfinite(square), count, torch.nan)
         totals = torch.stack([count, seen.gradient.flatten().dot(fit), fit.dot(fit)])
         return [sums, totals]
