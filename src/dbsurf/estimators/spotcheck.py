@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from dbsurf import checks as check
+from dbsurf.checks import in_sight
 from dbsurf.distributions import Combination, Coordinates
 from dbsurf.estimators.local_expectation import check_coordinates
 from dbsurf.estimators.spotcheck_cells import Cells, Sizes, cells_of
-from dbsurf.estimators.spotcheck_fade import Fade, either, in_sight
+from dbsurf.estimators.spotcheck_fade import Fade, either
 from dbsurf.estimators.spotcheck_memory import Known, Memory, Seen
 from dbsurf.estimators.spotcheck_pairs import Effects, compared, left_over
 from dbsurf.gradient.context import check_first_call
@@ -407,8 +408,7 @@ def _over_sum(tensor: Tensor) -> Tensor:
     A sum below the normal numbers is nothing: its reciprocal may be infinite.
     """
     total = tensor.sum((0, -1), keepdim=True)
-    known = total >= torch.finfo(total.dtype).tiny
-    return ratio(torch.ones_like(total), torch.where(known, total, 0))
+    return torch.where(total >= torch.finfo(total.dtype).tiny, total.reciprocal(), 0)
 
 
 def choose(chance: Tensor, n: int, m: int, start: Tensor) -> Checks:

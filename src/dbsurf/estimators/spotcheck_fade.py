@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from dbsurf import checks
+from dbsurf.checks import in_sight
 from dbsurf.gradient.fitting import ratio
 
 WARM = 20  # calls before the forms are compared
@@ -88,11 +88,6 @@ class Fade(nn.Module):
         since = torch.where(plain == self._plain_is_better(1), self.clock[1] + 1, 0)
         new = torch.stack([self.clock[0] + 1, since])
         self.clock.copy_(torch.where(sound, new, self.clock))
-
-
-def in_sight(flag: Tensor) -> bool:
-    """Whether the value of a tensor can be read without a wait for the device."""
-    return flag.device.type == "cpu" and not checks.transformed()
 
 
 def either(flag: Tensor, one: Callable[[], Tensor], two: Callable[[], Tensor]) -> Tensor:

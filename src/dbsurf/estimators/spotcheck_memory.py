@@ -115,7 +115,7 @@ class Memory(nn.Module):
         sums = torch.stack(
             [seen.rest * seen.scale, seen.scale.square(), seen.error.square(), seen.share]
         )
-        sums[:3] *= seen.share
+        sums[:3].mul_(seen.share)
         tables = torch.zeros_like(self.tables, dtype=sums.dtype)
         tables.index_add_(1, seen.entry.flatten(), sums.flatten(1))
         bend = known.table[seen.entry]  # (m, B)
@@ -123,16 +123,17 @@ class Memory(nn.Module):
         sides = torch.cat([slope, (seen.rest - bend).reshape(-1, 1)], -1)
         scale = (slope * seen.share.reshape(-1, 1)).T @ sides
         raw = seen.raw.flatten(0, 1)
-        decay = torch.where(checked, self.decay, 1.0).to(self.counts.dtype)
+        decay = torch.full_like(self.counts[1], self.decay)
         # The running mean and squared deviations, without a difference of large numbers.
-        calls = decay * self.counts[1] + checked
+        calls = decay * self.counts[1] + 1
         step = raw.mean(0) - self.features[0]
         mean = self.features[0] * (1 - decay) + step / calls  # (so that mix makes the new mean)
         deviation = raw.var(0, correction=0) + step.square() * (1 - 1 / calls)
-        counts = torch.stack([torch.ones_like(calls) * seen.error.numel(), torch.ones_like(calls)])
+        counts = torch.ones_like(self.counts)
+        counts[0].fill_(seen.error.numel())
         states = [self.tables, self.scale, self.features, self.counts]
         news = [tables, scale, torch.stack([mean, deviation]), counts]
-        mix(decay, states, [torch.where(checked, new, 0) for new in news], whole=True)
+        mix(decay, states, news, whole=True, when=checked)
 
 
 def _solved(equations: Tensor) -> Tensor:

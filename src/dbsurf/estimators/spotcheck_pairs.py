@@ -134,25 +134,29 @@ class Pairs(nn.Module):
         """
         effect, deviation = seen.predicted, seen.deviation
         n, batch, _ = effect.shape
-        own = effect.mean(0)
-        means = torch.stack([own.mean(0), seen.mean.mean(0)])
+        means = torch.stack([effect.mean((0, 1)), seen.mean.mean(0)])
         if n > 1:  # what the samples of an element have in common is no effect of other bits
-            effect, deviation = effect - own, deviation - deviation.mean(0)
+            deviation = deviation - deviation.mean(0)
+            # (Deviations now sum to 0, so that differences to the last one are enough.)
+            effect = effect[:-1] - effect[-1]
         else:
             effect = effect - slopes.level
-        both = effect.flatten(0, 1).T @ deviation.flatten(0, 1)
-        pairs = torch.diagonal_scatter(both + both.T, deviation.square().sum((0, 1)))
-        flat = both.flatten()
+        both = effect.flatten(0, 1).T @ deviation[: len(effect)].flatten(0, 1)
+        sums = torch.cat([both + both.T, means])
+        sums[:-2].diagonal().copy_(deviation.square().sum((0, 1)))
         # Effects whose squares overflow make this no number, so that nothing of the call is kept:
         # the squares of later fits would overflow too, and could not be learned from.
-        count = max(n - 1, 1) * batch + 0 * flat.dot(flat)
+        # (Not by 0 * square: torch.compile takes that for 0.)
+        square = both.flatten().dot(both.flatten())
+        count = torch.full_like(square, max(n - 1, 1) * batch)
+        count = torch.where(torch.isfinite(square), count, torch.nan)
         overlap = energy = torch.zeros_like(count)
         if seen.gradient is not None and seen.fit is not None:
             gradient, fit = seen.gradient.flatten(), seen.fit.flatten()
             overlap, energy = checked * gradient.dot(fit), checked * fit.dot(fit)
         totals = torch.stack([count, torch.ones_like(count), overlap, energy])
         states = [self.sums, self.totals, self.within]
-        mix(self.decay, states, [torch.cat([pairs, means]), totals, within], whole=True)
+        mix(self.decay, states, [sums, totals, within], whole=True)
 
 
 def compared(slopes: Slopes, samples: Tensor, values: Tensor) -> Tensor:
