@@ -411,6 +411,10 @@ def test_goals_of_the_fair_study(page, monkeypatch):
     assert "from LOORF n=5** | – | – |" in text  # the nearest of the unbiased ones
     assert "| at most 0.5 nats above ReinMax | **met: -0.96 (" in text
     assert "| below ReinMax by the test bound after 50,000 steps | – | – | – |" in text
+    assert "to come" not in text
+    monkeypatch.setattr(module, "ENTRANTS", (*module.ENTRANTS, module.Entrant("mdsurf")))
+    module.report()
+    assert "from LOORF n=5; MDsurf to come** | – | – |" in page.read_text()
 
 
 def test_a_run_of_chosen_estimators_takes_the_place_of_rows_of_a_whole_run(page, monkeypatch):
