@@ -82,16 +82,20 @@ def test_slopes_that_are_wrong_are_switched_off(n):
     assert pairs.read(f64).share < 0.3
 
 
-def test_only_one_law_of_not_too_many_bits_has_pairs(monkeypatch):
-    assert dbsurf.SpotCheck(2, size=spotcheck_pairs.MOST).memory.pairs is not None
-    for size in (spotcheck_pairs.MOST + 1, (5, 3), [5, 4]):
+def test_only_one_law_of_not_too_many_cells_has_pairs(monkeypatch):
+    most = spotcheck_pairs.MOST
+    for size in (most, (most // 4, 4)):
+        assert dbsurf.SpotCheck(2, size=size).memory.pairs is not None
+    for size in (most + 1, (most // 4 + 1, 4), [5, 4], [(5, 3), 4]):
         assert dbsurf.SpotCheck(2, size=size).memory.pairs is None
     monkeypatch.setattr(spotcheck_pairs, "MOST", SIZE - 1)
     estimator = dbsurf.SpotCheck(2)
     estimator.estimate(lambda x: x.square().sum(-1), law(3))
     assert estimator.memory.pairs is None
     categories = Independent(OneHotCategorical(logits=torch.zeros(3, 4, 5)), 1)
-    dbsurf.SpotCheck(2).estimate(lambda x: x.square().sum((-1, -2)), categories)
+    estimator.memory = None
+    estimator.estimate(lambda x: x.square().sum((-1, -2)), categories)
+    assert estimator.memory.pairs is None
 
 
 def test_a_tuple_of_one_law_is_as_that_law():
@@ -195,4 +199,50 @@ def test_what_is_taken_out_is_a_share_of_the_fit():
     p = torch.sigmoid(LOGITS)
     fit = p * (1 - p) * ((found[0].samples.mean(0) - p) @ slopes.matrix)
     assert slopes.share > 0.5
+    torch.testing.assert_close(found[0].grad, found[1].grad - slopes.share * fit)
+
+
+# --- one-hot laws ---------------------------------------------------------------------------------
+
+CLASSES = 3
+
+
+def categories(batch: int) -> Independent:
+    logits = torch.randn(SIZE, CLASSES, generator=torch.Generator().manual_seed(6), dtype=f64)
+    return Independent(OneHotCategorical(logits=logits.expand(batch, SIZE, CLASSES)), 1)
+
+
+def of_two_classes(x: Tensor) -> Tensor:
+    """Linear, and products of classes of different coordinates."""
+    random, cells = torch.Generator().manual_seed(7), SIZE * CLASSES
+    square = torch.randn(cells, cells, generator=random, dtype=f64)
+    square -= square * torch.eye(SIZE, dtype=f64).kron(torch.ones(CLASSES, CLASSES, dtype=f64))
+    x = x.flatten(-2)
+    return ((x @ square) * x).sum(-1) + x @ torch.randn(cells, generator=random, dtype=f64)
+
+
+@pytest.mark.parametrize(("n", "m"), SPLITS)
+def test_pairs_of_classes_are_learned_and_taken_out(n, m):
+    """And what is taken out is b p (z - p . z) with z = A (mean of the samples - p)."""
+    estimator = dbsurf.SpotCheck(n, checks=m, size=(SIZE, CLASSES)).double()
+    random = torch.Generator().manual_seed(1)
+    for _ in range(150):
+        estimator.estimate(of_two_classes, categories(20), generator=random)
+    estimator.eval()
+    slopes = estimator.memory.pairs.read(f64)
+    assert torch.equal(slopes.matrix, slopes.matrix.T)
+    blocks = slopes.matrix.unflatten(0, (SIZE, CLASSES)).unflatten(2, (SIZE, CLASSES))
+    assert not blocks.diagonal(dim1=0, dim2=2).any()
+    without = copy.deepcopy(estimator)
+    without.memory.pairs.totals[2] = 0
+    found = []
+    for one in (estimator, without):
+        law = categories(4000)
+        found.append(one.estimate(of_two_classes, law, generator=torch.Generator().manual_seed(2)))
+    spreads = [one.grad.var(0).sum() for one in found]
+    assert spreads[0] < 0.2 * spreads[1]
+    p = categories(1).base_dist.probs[0]
+    z = (found[0].samples.mean(0) - p).flatten(-2) @ slopes.matrix
+    z = z.unflatten(-1, (SIZE, CLASSES))
+    fit = p * (z - (p * z).sum(-1, keepdim=True))
     torch.testing.assert_close(found[0].grad, found[1].grad - slopes.share * fit)

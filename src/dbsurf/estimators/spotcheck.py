@@ -11,6 +11,7 @@ from dbsurf import checks as check
 from dbsurf.checks import in_sight
 from dbsurf.distributions import Combination, Coordinates
 from dbsurf.estimators.local_expectation import check_coordinates
+from dbsurf.estimators.spotcheck_bends import Bends
 from dbsurf.estimators.spotcheck_cells import Cells, Sizes, cells_of
 from dbsurf.estimators.spotcheck_fade import Fade, either
 from dbsurf.estimators.spotcheck_memory import Known, Memory, Seen
@@ -124,6 +125,9 @@ class Predicted(NamedTuple):
         raw: the features of a sample, ``(n, B, FEATURES)``.
         standard: the same, standardised.
         scale: s, ``(n, B)``.
+        fitted: the same with what the network says of each move, before it is cut to the limits,
+            ``(n, B, M)``; ``(n, B, 1)`` without a network.
+        bends: what the network made of the samples; None without one.
         linear: what the gradient of f says that each move changes, ``(n, B, M)``.
         change: the same with the curvature.
     """
@@ -131,6 +135,8 @@ class Predicted(NamedTuple):
     raw: Tensor
     standard: Tensor
     scale: Tensor
+    fitted: Tensor
+    bends: Bends | None
     linear: Tensor
     change: Tensor
 
@@ -163,14 +169,15 @@ class SpotCheck(Estimator[Coordinates]):
     probabilities q, most of them where errors were large, and f is evaluated with that bit
     flipped. The correction makes the estimate unbiased for every prediction. C, the scale s of a
     sample and the sizes of the errors are running regressions. For one-hot laws a check moves
-    a coordinate to another class, and C has an entry for each two classes.
+    a coordinate to another class, C has an entry for each two classes, and a small network says how
+    much more or less curved than that f is at a sample (`spotcheck_bends`).
 
-    For one law of at most 1,024 bits (`spotcheck_pairs.MOST`) the effect of a bit is fitted by the
-    other bits as well, and $b\,w \odot A(\bar x - p)$ is taken out of g, with $\bar x$ the mean of
-    the samples: its mean is 0 for every A and b that are fixed before the call. A is a running
-    regression of $\hat\Delta(x_i)$ on x, and b one of g on that fit. This takes memory of d², and
-    time of n d² for a batch element. Beyond 1,024 bits, for one-hot laws and for several laws it is
-    off.
+    For one law of at most 1,024 bits or classes (`spotcheck_pairs.MOST`) the effect of a bit is
+    fitted by the other bits as well, and $b\,w \odot A(\bar x - p)$ is taken out of g, with
+    $\bar x$ the mean of the samples: its mean is 0 for every A and b that are fixed before the
+    call. A is a running regression of $\hat\Delta(x_i)$ on x, and b one of g on that fit. This
+    takes memory of d², and time of n d² for a batch element. Beyond 1,024, and for several laws
+    together, it is off; so is the network for several laws.
 
     The estimator sees where its variance is larger than that of leave-one-out over n + m samples
     (`MDsurf`; one-hot: `LOORF`), and becomes that: where the gradient of f says nothing about
@@ -327,20 +334,29 @@ class SpotCheck(Estimator[Coordinates]):
         effects, within, slopes = None, None, known.slopes
         if slopes is not None:
             effects = effects_of(cells, at, guess)
-            fit = cells.weights * (effects.deviation.mean(0) @ slopes.matrix)
-            rest = torch.addcmul(gradient, cells.weights, slopes.level, value=-1)
+            fit = cells.factor * cells.centred(effects.deviation.mean(0) @ slopes.matrix)
+            rest = torch.addcmul(gradient, cells.factor, cells.centred(slopes.level), value=-1)
             effects = effects._replace(gradient=rest, fit=fit)
             gradient = torch.addcmul(gradient, slopes.share, fit, value=-1)
             within = compared(slopes, samples, values)
+        entry = pick(cells.entries(samples), checks)
         seen = Seen(
-            entry=pick(cells.entries(samples), checks),
+            entry=entry,
             share=pick(cells.weight(samples), checks).square() / chance,
             rest=difference - pick(guess.linear, checks),
             scale=guess.scale.gather(0, sample),
             error=error,
             standard=rows(guess.standard, sample),
             raw=guess.raw,
+            bends=None,
         )
+        if guess.bends is not None:
+            # (Without the limits: what they cut off would grow without end.)
+            left = seen.rest - pick(guess.fitted, checks) * known.table[entry]
+            slope = (-seen.share * known.table[entry] * left).flatten()
+            slope = torch.zeros_like(guess.change).reshape(-1).scatter_add(0, place, slope)
+            by_found = cells.by_both_ends(samples, slope.reshape(samples.shape))
+            seen = seen._replace(bends=(guess.bends, by_found))
         return gradient, Shown(seen, effects, within)
 
     # --- after the estimate ---------------------------------------------------------------------
@@ -461,7 +477,7 @@ def leave_one_out(cells: Cells, known: Known, at: Evaluated) -> Tensor:
     if slopes is None:
         return cells.leave_one_out(samples, values)
     rest = torch.addcmul(values, slopes.trust, slopes.form(samples), value=-1)
-    known_part = cells.weights * slopes.effects(cells.mean())
+    known_part = cells.factor * cells.centred(slopes.effects(cells.mean()))
     return torch.addcmul(cells.leave_one_out(samples, rest), slopes.trust, known_part)
 
 
@@ -472,14 +488,20 @@ def predicted(cells: Cells, known: Known, at: Evaluated) -> Predicted:
     standard = standard.clamp(-CLIP, CLIP)
     scale = (1 + standard @ known.scale).clamp(*SCALES)  # (n, B)
     linear, bend = cells.linear(at.samples, at.grad_f), cells.lookup(known.table, at.samples)
-    change = torch.addcmul(linear, scale.unsqueeze(-1), bend)  # (n, B, M)
-    return Predicted(raw, standard, scale, linear, change)
+    fitted = own = scale.unsqueeze(-1)  # (n, B, 1)
+    bends: Bends | None = None
+    if known.layers is not None:
+        bends = Bends.at(known.layers, network_inputs(cells, standard, at.samples, at.grad_f))
+        fitted = own + cells.both_ends(at.samples, bends.found)  # (n, B, M)
+        own = fitted.clamp(*SCALES)
+    change = torch.addcmul(linear, own, bend)  # (n, B, M)
+    return Predicted(raw, standard, scale, fitted, bends, linear, change)
 
 
 def effects_of(cells: Cells, at: Evaluated, guess: Predicted) -> Effects:
     """What the samples say of pairs of bits, by the changes that are predicted."""
     mean = cells.mean()
-    return Effects(cells.linear(at.samples, guess.change), at.samples - mean, mean, None, None)
+    return Effects(cells.effects(at.samples, guess.change), at.samples - mean, mean, None, None)
 
 
 def features(cells: Cells, values: Tensor, grad_f: Tensor) -> Tensor:
@@ -487,6 +509,18 @@ def features(cells: Cells, values: Tensor, grad_f: Tensor) -> Tensor:
     steep = cells.steepness(grad_f)
     steep = torch.where(steep > 0, steep, 1).log()  # (a flat f is as good as one of steepness 1)
     return torch.stack([values, steep, cells.openness().expand_as(values)], -1)
+
+
+def network_inputs(cells: Cells, standard: Tensor, samples: Tensor, grad_f: Tensor) -> Tensor:
+    """What the network of curvatures gets, ``(n, B, 3 + 3 M)``: no number of it can be large.
+
+    The features, the share of every cell in the steepness of f (their squares sum to 1), the
+    sample, and its mean.
+    """
+    slope = cells.centred(grad_f) * cells.factor.sqrt()
+    length = cells.steepness(grad_f).sqrt().unsqueeze(-1)
+    slope = slope * ratio(torch.ones_like(length), length)
+    return torch.cat([standard, slope, samples, cells.mean().expand_as(samples)], -1)
 
 
 # --- sizes ----------------------------------------------------------------------------------------

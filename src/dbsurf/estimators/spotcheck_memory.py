@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from dbsurf.estimators.spotcheck_bends import BendNetwork, Bends, Layers
 from dbsurf.estimators.spotcheck_cells import Cells, Sizes
 from dbsurf.estimators.spotcheck_pairs import Pairs, Slopes
 from dbsurf.gradient.fitting import mix, ratio
@@ -30,6 +31,7 @@ class Known(NamedTuple):
         mean: of the features.
         deviation: their standard deviation.
         slopes: of the effects of bits in the other bits; None where they are not learned.
+        layers: the network that scales the table at a sample; None where there is none.
     """
 
     table: Tensor
@@ -38,6 +40,7 @@ class Known(NamedTuple):
     mean: Tensor
     deviation: Tensor
     slopes: Slopes | None
+    layers: Layers | None
 
 
 class Seen(NamedTuple):
@@ -47,10 +50,12 @@ class Seen(NamedTuple):
         entry: place in the table.
         share: weight in the fit: the cell's weight squared, over the chance of the check.
         rest: the change of f, minus what the gradient of f says of it.
-        scale: s of the sample.
+        scale: s of the sample, without what a network adds.
         error: the change of f, minus its prediction.
         standard: the features of the sample, standardised, ``(m, B, FEATURES)``.
         raw: the features of all samples, ``(n, B, FEATURES)``.
+        bends: what the network made of all samples, and the derivative of half the squared errors
+            by its t, ``(n, B, M)``; None without a network.
     """
 
     entry: Tensor
@@ -60,6 +65,7 @@ class Seen(NamedTuple):
     error: Tensor
     standard: Tensor
     raw: Tensor
+    bends: tuple[Bends, Tensor] | None
 
 
 class Memory(nn.Module):
@@ -91,6 +97,7 @@ class Memory(nn.Module):
         self.register_buffer("features", torch.zeros(2, FEATURES))
         self.register_buffer("counts", torch.zeros(2))  # decayed numbers of checks and of calls
         self.pairs = Pairs.of(sizes, decay)
+        self.bends = BendNetwork.of(sizes, FEATURES)
 
     def read(self, cells: Cells, dtype: torch.dtype) -> Known:
         """All that the next call uses."""
@@ -108,7 +115,8 @@ class Memory(nn.Module):
         deviation = ratio(deviation, calls).sqrt()
         scale = torch.where(warm, _solved(scale), 0)
         slopes = None if self.pairs is None else self.pairs.read(dtype)
-        return Known(shrunk[0], size, scale, mean.clone(), deviation, slopes)
+        layers = None if self.bends is None else self.bends.read(dtype)
+        return Known(shrunk[0], size, scale, mean.clone(), deviation, slopes, layers)
 
     def update(self, known: Known, seen: Seen, checked: Tensor) -> None:
         """Add one call to the sums, if it was one that checked."""
@@ -133,7 +141,9 @@ class Memory(nn.Module):
         counts[0].fill_(seen.error.numel())
         states = [self.tables, self.scale, self.features, self.counts]
         news = [tables, scale, torch.stack([mean, deviation]), counts]
-        mix(decay, states, news, whole=True, when=checked)
+        kept = mix(decay, states, news, whole=True, when=checked)
+        if self.bends is not None and known.layers is not None and seen.bends is not None:
+            self.bends.update(known.layers, *seen.bends, kept)
 
 
 def _solved(equations: Tensor) -> Tensor:

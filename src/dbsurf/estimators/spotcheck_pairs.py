@@ -8,6 +8,10 @@ pairwise terms, h(x) = v·(x - o) + ½ (x - o)·A(x - o), the effects of whose b
   samples at hand can be taken out of the gradient.
 - Where f is evaluated at plain samples alone: h is a control variate, since the gradient of its
   mean is known, w ⊙ (v + A(p - o)).
+
+For one-hot laws a class of a coordinate is what a bit is here: its effect is f with the coordinate
+in that class, less the mean over the classes, and A is 0 between classes of one coordinate. w ⊙
+stands there for the product with diag p - p pᵀ of each coordinate.
 """
 
 from __future__ import annotations
@@ -20,7 +24,9 @@ from torch import Tensor, nn
 from dbsurf.estimators.spotcheck_cells import Sizes
 from dbsurf.gradient.fitting import mix, ratio
 
-MOST = 1024  # bits for which pairs are learned: memory and time grow with their square
+# Bits, or classes of all coordinates, for which pairs are learned: memory and time grow with the
+# square of their number.
+MOST = 1024
 LARGEST = 2.0  # of the share of the fit that is taken out
 LOOKED_AT = 16  # batch elements of a call at which f and h are compared
 
@@ -29,7 +35,7 @@ class Slopes(NamedTuple):
     """What is read from the sums before a draw.
 
     Attributes:
-        matrix: A, ``(d, d)``, symmetric, with a diagonal of 0.
+        matrix: A, ``(d, d)``, symmetric, 0 between a coordinate and itself.
         share: b, how much of the fit is taken out where flips are checked, a scalar.
         level: v, the mean effect of each bit, ``(d,)``.
         origin: o, the mean of p where that is the mean effect, ``(d,)``.
@@ -75,7 +81,8 @@ class Pairs(nn.Module):
     """Running regressions: of the effect of each bit on the other bits, and of f on h.
 
     Args:
-        bits: d, the number of bits.
+        coordinates: the number of bits, or of one-hot coordinates.
+        classes: of a one-hot coordinate; 1 for bits. d is the product of the two.
         decay: factor on the sums at each call.
     """
 
@@ -83,12 +90,14 @@ class Pairs(nn.Module):
     totals: Tensor
     within: Tensor
 
-    def __init__(self, bits: int, decay: float) -> None:
+    def __init__(self, coordinates: int, classes: int, decay: float) -> None:
         super().__init__()
-        self.decay = decay
+        self.coordinates, self.classes, self.decay = coordinates, classes, decay
+        cells = coordinates * classes
         # Row k < d, column j: effect_k (x_j - mean) + effect_j (x_k - mean), summed; on the
         # diagonal (x_k - mean)^2. The last two rows: mean effects of a call and its mean p, summed.
-        self.register_buffer("sums", torch.zeros(bits + 2, bits))
+        # (What two classes of one coordinate have here is not used.)
+        self.register_buffer("sums", torch.zeros(cells + 2, cells))
         # decayed numbers of observations and of calls; <gradient, fit> and <fit, fit>
         self.register_buffer("totals", torch.zeros(4))
         # of samples of one element: variance of f, covariance with h, variance of h, calls
@@ -96,9 +105,10 @@ class Pairs(nn.Module):
 
     @classmethod
     def of(cls, sizes: Sizes, decay: float) -> Pairs | None:
-        """For one law of at most `MOST` bits; None for others."""
-        (bits, classes), *others = sizes
-        return cls(bits, decay) if classes == 1 and bits <= MOST and not others else None
+        """For one law of at most `MOST` cells; None for others."""
+        (coordinates, classes), *others = sizes
+        few = coordinates * classes <= MOST and not others
+        return cls(coordinates, classes, decay) if few else None
 
     def read(self, dtype: torch.dtype) -> Slopes:
         """All that the next call uses."""
@@ -110,10 +120,17 @@ class Pairs(nn.Module):
         ridge = squares.sum() / count.clamp(min=1)
         squares = squares + ridge.clamp(min=torch.finfo(ridge.dtype).tiny)
         matrix = pairs / (squares + squares.unsqueeze(-1))
-        matrix.diagonal().zero_()
+        self._own(matrix).zero_()
         share = ratio(overlap, energy).clamp(0, LARGEST)
         calls = calls.clamp(min=1)
         return Slopes(matrix, share, level / calls, origin / calls, self.trust().to(dtype))
+
+    def _own(self, matrix: Tensor) -> Tensor:
+        """The entries of a coordinate with itself: the diagonal, or its blocks; a view."""
+        if self.classes == 1:
+            return matrix.diagonal()
+        blocks = matrix.view(2 * (self.coordinates, self.classes))
+        return blocks.diagonal(dim1=0, dim2=2)
 
     def trust(self) -> Tensor:
         """a, by a regression of f on h between the samples of an element."""
