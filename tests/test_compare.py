@@ -106,7 +106,6 @@ def test_rows_fields_table_and_frame():
     others = {k: why for k, why in found.left_out.items() if k not in structured}
     assert others == {
         "REBAR(1)": "it cannot evaluate f 4 times",
-        "UGC(2)": "it cannot evaluate f 4 times",  # with one flip, as it is if nobody asks
         "VIMCO(4)": "estimators must have the objective E[f], got VIMCO(4), whose objective is "
         "log-mean-exp",
         "LocalExpectation(1)": "it evaluates f 7 times for this law, not 4",
@@ -193,12 +192,57 @@ def test_recommendation_prefers_fewer_strings_among_equals():
     assert best.unbiased
     assert not best.needs_grad_f
     assert best.variance == pytest.approx(0, abs=1e-20)
-    assert "no significant difference to" in found.reason
-    assert len(found.reason) < 400  # many are as good, and few are named
+    assert "no significant difference from" in found.reason
+    assert len(found.reason) < 450  # many are as good, and few are named
+
+
+@pytest.mark.parametrize("n", [3, 4, 5])
+def test_an_estimator_with_flips_or_checks_uses_every_evaluation(n):
+    """Also where the default for its number of samples would use fewer or more."""
+    dist, names = Independent(Bernoulli(PROBS), 1), ["BitFlip", "SpotCheck", "UGC"]
+    found = dbsurf.compare(additive, dist, n, draws=10, estimators=names)
+    assert all(row.evaluations == n for row in found.rows)
+    assert all(dbsurf.get(row.estimator).evaluations == n for row in found.rows)
+    labels = {label for label in _every(n) if label.startswith(tuple(names))}
+    assert labels == {row.estimator for row in found.rows} - {f"LOORF({n})"}
+
+
+def test_progress_is_printed_for_people_and_told_to_functions(capsys, monkeypatch):
+    dist = Independent(Bernoulli(PROBS), 1)
+    settings = {"draws": 10, "estimators": ["SpotCheck"]}
+
+    def printed(progress) -> str:
+        dbsurf.compare(additive, dist, 2, progress=progress, **settings)
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        return captured.err
+
+    assert printed(None) == ""  # no terminal
+    assert printed(False) == ""
+    lines = printed(True).split("\r")
+    assert lines[-3:] == ["compare: 100 %", " " * 14, ""]  # wiped out at the end
+    monkeypatch.setattr("sys.ps1", ">>> ", raising=False)  # a prompt or a notebook
+    assert printed(None).split("\r") == lines
+    shares = []
+    assert printed(shares.append) == ""
+    assert shares == sorted(set(shares))
+    assert shares[-1] == 1
+    assert len(shares) <= 101
+
+
+def test_few_draws_are_no_verdict_on_those_that_learn():
+    rows = [row("plain", 1.0), row("state", 3.0, learns=True)]
+    assert "only 100 estimates to learn from: raise draws" in _recommend(rows, draws=100)[1]
+    assert "raise draws" not in _recommend(rows, draws=1000)[1]
+    assert "raise draws" in _recommend([row("learned", 0.1, learns=True), *rows], draws=100)[1]
+    for alone in ([row("plain", 1.0), row("other", 3.0)], [row("learned", 1.0, learns=True)]):
+        assert "raise draws" not in _recommend(alone, draws=100)[1]
 
 
 def test_bad_input():
     dist = Independent(Bernoulli(PROBS), 1)
+    with pytest.raises(ValueError, match="progress must be True, False, None or a function, got 1"):
+        dbsurf.compare(additive, dist, 2, progress=1)
     with pytest.raises(ValueError, match="n must be an integer >= 2 for compare, got 1"):
         dbsurf.compare(additive, dist, 1)
     with pytest.raises(ValueError, match="integer >= 10 for draws of compare, got 3"):
@@ -235,13 +279,13 @@ def test_the_recommendation_by_its_rules():
     assert _recommend([row("grad", 1.0, needs_grad_f=True), row("plain", 1.1)])[0] == "plain"
     chosen, reason = _recommend([row("grad", 1.0, needs_grad_f=True), row("plain", 1.5)])
     assert chosen == "grad"
-    assert "with the gradient of f" in reason
+    assert "uses the gradient of f" in reason
     assert "no significant difference" not in reason
     assert "lags behind" in _recommend([row("state", 1.0, learns=True), row("other", 3.0)])[1]
     # A bias stays where the variance goes: it is said, not recommended.
     chosen, reason = _recommend([row("biased", 0.1, 0.1), row("unbiased", 1.0)])
     assert chosen == "unbiased"
-    assert "biased has a smaller mean squared error here, 0.11, but a bias" in reason
+    assert "biased has a smaller mean squared error here, 0.11 against 1, but a bias" in reason
 
 
 def test_every_estimator_of_the_library_is_known():

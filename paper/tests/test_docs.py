@@ -28,6 +28,10 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+#: A block, and what the page says that it prints.
+SHOWN = re.compile(
+    r"^```python\n(.*?)^```(?:\n\n```text\n(.*?)^```)?", re.DOTALL | re.MULTILINE
+)
 #: Other code: ``` {.python .integrations} needs that extra and is run by tests/integrations, and
 #: ```text is not run.
 OTHER_BLOCK = re.compile(
@@ -45,10 +49,17 @@ def test_the_examples_of_a_page_run_in_order(page, tmp_path, monkeypatch, capsys
     torch.manual_seed(0)
     names: dict[str, object] = {"__name__": "example"}
     known = set(dbsurf.available())
-    for block in BLOCK.findall(page.read_text()):
+    for block, shown in SHOWN.findall(page.read_text()):
         exec(compile(block, str(page), "exec"), names)
+        printed = capsys.readouterr().out
+        assert not shown or timeless(printed) == timeless(shown)
     for name in set(dbsurf.available()) - known:  # what the page itself has registered
         estimators.unregister(estimators.estimator_class(name))
+
+
+def timeless(text: str) -> list[list[str]]:
+    """The words of every line, without the milliseconds of a table of `compare`."""
+    return [re.sub(r" \d+\.\d\d$", "", line).split() for line in text.splitlines()]
 
 
 def public_names(module: ModuleType) -> list[str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 import statistics
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,6 +17,7 @@ from dbsurf import checks
 from dbsurf.comparison import Comparison, Row
 from dbsurf.distributions import coordinates
 from dbsurf.estimators.loorf import LOORF
+from dbsurf.gradient.declaration import Variant
 from dbsurf.gradient.estimator import Estimator
 from dbsurf.gradient.function import Evaluator, Function
 from dbsurf.gradient.registry import ESTIMATORS, estimator_class, get
@@ -29,7 +32,9 @@ from dbsurf.measure import (
 )
 
 FEWEST = 10  # nothing is recommended if fewer estimates than this are not zero
+REFERENCE = 10  # times as many estimates for the mean that a bias is measured against
 ENUMERABLE = 2**10  # states that an estimator may enumerate in every estimate
+LEARNED = 500  # with fewer estimates to learn from, the verdict on those that learn is open
 NAMED = 3  # of the estimators that are as good as the recommended one, so many by name
 
 
@@ -44,7 +49,7 @@ def compare(
     inputs: Any = None,
     fold: bool = False,
     generator: torch.Generator | None = None,
-    progress: Callable[[float], None] | None = None,
+    progress: bool | Callable[[float], None] | None = None,
 ) -> Comparison:
     """Measure every applicable estimator on ``f`` and ``dist`` and recommend one.
 
@@ -64,7 +69,8 @@ def compare(
         inputs: data that f gets beside the samples, as in a call of an estimator.
         fold: f takes samples and batch as one axis, as in a call of an estimator.
         generator: source of randomness, on the distribution's device.
-        progress: called with the share done, from 0 to 1.
+        progress: whether to print the share done to stderr; None: if that is a terminal, or in a
+            notebook. Or a function, which is called with the share, from 0 to 1.
 
     Returns:
         A `Comparison`: print it, look at its rows, ``plot()`` it, or take ``to_frame()``.
@@ -79,13 +85,16 @@ def compare(
     """
     checks.sample_count(n, minimum=2, owner="compare")
     checks.sample_count(draws, minimum=10, owner="draws of compare")
+    share = _Share(progress)
     problem = Problem(f, dist, context, inputs, fold, generator)
     built, left_out = _contenders(problem, n, estimators)
+    share.total = draws * (len(built) + sum(one.learns for one in built.values()) + REFERENCE)
     evaluated: dict[str, int] = {}
     for label, estimator in list(built.items()):
         try:
             for _ in range(draws if estimator.learns else 0):
                 problem.estimate(estimator)
+                share.add(1)
             evaluated[label] = problem.evaluations(estimator)
             if estimators is None and evaluated[label] > n:
                 raise ValueError(f"it evaluates f {evaluated[label]} times for this law, not {n}")
@@ -96,12 +105,12 @@ def compare(
         estimator.eval()
     gradients: dict[str, list[Tensor]] = {label: [] for label in built}
     seconds: dict[str, list[float]] = {label: [] for label in built}
-    for count, (label, gradient, time) in enumerate(interleaved(built, problem, draws), 1):
+    for label, gradient, time in interleaved(built, problem, draws):
         gradients[label].append(gradient)
         seconds[label].append(time)
-        if progress is not None and count % len(built) == 0:
-            progress(count / len(built) / draws)
-    reference = exact_reference(problem) or long_run(LOORF(n), problem, 10 * draws)
+        share.add(1)
+    reference = exact_reference(problem) or long_run(LOORF(n), problem, REFERENCE * draws)
+    share.end()
     spreads = {label: Spread.of(torch.stack(found)) for label, found in gradients.items()}
     yardstick = f"LOORF({n})"
     rows = []
@@ -124,11 +133,11 @@ def compare(
                 relative_high=over.high,
                 bias=bias,
                 mean_squared_error=found.variance + bias**2,
-                milliseconds=1000 * statistics.median(seconds[label]),
+                milliseconds=1000 * statistics.quantiles(seconds[label], n=4)[0],
             )
         )
     rows.sort(key=lambda row: row.mean_squared_error)
-    best, reason = _recommend(rows)
+    best, reason = _recommend(rows, draws)
     varied = int((torch.stack(gradients[yardstick]) != 0).any(-1).sum())
     if varied < FEWEST:
         best = yardstick
@@ -191,9 +200,22 @@ def _every(n: int) -> Builders:
                 found[variant.call(kind.__name__, n)] = _raising(failure)
                 continue
             count = 1 if estimator.evaluations is None else estimator.n
-            label = variant.call(kind.__name__, count)
+            label = _call(estimator, count, variant.options)
             found[label] = lambda label=label: get(label)  # type: ignore[misc]
     return found
+
+
+def _call(estimator: Estimator, n: int, options: Mapping[str, Any]) -> str:
+    """The call that builds an estimator, with what its number of evaluations set beside n."""
+    kind = type(estimator)
+    plain = kind(n, **options)
+    split = {
+        name: getattr(estimator, name)  # flips or checks that are not the default for this n
+        for name in inspect.signature(kind).parameters
+        if plain.evaluations != estimator.evaluations
+        and getattr(plain, name, None) != getattr(estimator, name, None)
+    }
+    return Variant("", "", options={**options, **split}).call(kind.__name__, n)
 
 
 def _raising(failure: ValueError) -> Callable[[], Estimator]:
@@ -217,7 +239,8 @@ def _chosen(wanted: Sequence[str | Estimator], n: int) -> Builders:
             found[one] = lambda one=one: get(one)  # type: ignore[misc]
         else:
             kind = estimator_class(one)
-            label = f"{kind.__name__}({kind.with_evaluations(n).n})"
+            estimator = kind.with_evaluations(n)
+            label = _call(estimator, estimator.n, {})
             found[label] = lambda label=label: get(label)  # type: ignore[misc]
     return found
 
@@ -249,7 +272,7 @@ def _first_line(failure: Exception) -> str:
     return str(failure).partition("\n")[0] or type(failure).__name__
 
 
-def _recommend(rows: list[Row]) -> tuple[str, str]:
+def _recommend(rows: list[Row], draws: int = LEARNED) -> tuple[str, str]:
     """The unbiased row with the lowest variance, or a simpler one whose 95 % interval overlaps.
 
     A biased estimator is recommended only if there is no other: its error does not go away with
@@ -266,26 +289,66 @@ def _recommend(rows: list[Row]) -> tuple[str, str]:
     ]
     chosen = min(close, key=lambda r: (r.grad_f != "no", r.mean_squared_error))
     words = [
-        f"mean squared error {chosen.mean_squared_error:.3g}, "
         f"variance {chosen.relative_variance:.2g} of LOORF's at the same {chosen.evaluations} "
         "evaluations of f"
     ]
     words.append("unbiased" if chosen.unbiased else f"bias {chosen.bias:.2g}")
     with_gradient = chosen.grad_f == "yes"
-    words.append("with the gradient of f" if with_gradient else "no gradient of f needed")
+    words.append("uses the gradient of f" if with_gradient else "needs no gradient of f")
     if chosen.learns:
         words.append(
-            "it was trained on this fixed problem first; while a model trains, it lags behind"
+            "it was trained on this fixed problem first, and lags behind while a model trains"
         )
     others = [row.estimator for row in close if row is not chosen]
     if others:
         named = others if len(others) <= NAMED + 1 else others[:NAMED]
         more = len(others) - len(named)
         told = f"{', '.join(named)}{f' and {more} others' if more else ''}"
-        words.append(f"no significant difference to {told} with this many draws")
+        words.append(f"no significant difference from {told} with this many draws")
+    if draws < LEARNED and any(row.learns for row in candidates if row is not chosen):
+        words.append(
+            f"estimators that learn had only {draws} estimates to learn from: raise draws before "
+            "you judge them"
+        )
     if rows[0] not in candidates:
         words.append(
             f"{rows[0].estimator} has a smaller mean squared error here, "
-            f"{rows[0].mean_squared_error:.3g}, but a bias"
+            f"{rows[0].mean_squared_error:.2g} against {chosen.mean_squared_error:.2g}, but a bias"
         )
     return chosen.estimator, "; ".join(words)
+
+
+class _Share:
+    """Tells somebody the share of the estimates that are made, at every percent.
+
+    Args:
+        progress: as in `compare`.
+    """
+
+    def __init__(self, progress: object) -> None:
+        if not (progress is None or isinstance(progress, bool) or callable(progress)):
+            raise ValueError(f"progress must be True, False, None or a function, got {progress!r}")
+        if progress is None:  # a prompt and a notebook have ps1
+            progress = sys.stderr is not None and (sys.stderr.isatty() or hasattr(sys, "ps1"))
+        self.prints = progress is True
+        self.tell = progress if callable(progress) else self._print if self.prints else None
+        self.total, self.done, self.percent = 1, 0, -1
+
+    def add(self, count: int) -> None:
+        self.done += count
+        percent = 100 * self.done // self.total
+        if self.tell is not None and percent > self.percent:
+            self.percent = percent
+            self.tell(self.done / self.total)
+
+    def end(self) -> None:
+        self.add(self.total - self.done)
+        if self.prints:  # the line is for the verdict
+            print(f"\r{' ' * len(self._words(1))}\r", end="", file=sys.stderr, flush=True)
+
+    def _print(self, share: float) -> None:
+        print(f"\r{self._words(share)}", end="", file=sys.stderr, flush=True)
+
+    @staticmethod
+    def _words(share: float) -> str:
+        return f"compare: {math.floor(100 * share):3} %"

@@ -1,4 +1,4 @@
-"""The result of `dbsurf.compare`: a row an estimator, a recommendation, and how both are shown."""
+"""The result of `dbsurf.compare`: a row per estimator, a recommendation, and how both are shown."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class Row:
         bias: length of the difference between mean estimate and reference, noise removed;
             0 for estimators that are unbiased by construction.
         mean_squared_error: variance plus the square of the bias.
-        milliseconds: median time of one estimate, f included.
+        milliseconds: time of one estimate, f included: the lower quartile, which changes little
+            while other programs use the same processor.
     """
 
     estimator: str
@@ -94,7 +95,7 @@ class Comparison:
         return pd.DataFrame([asdict(row) for row in self.rows])
 
     def plot(self, ax: Any = None) -> Any:
-        """Variance over LOORF's with its 95 % interval, one mark an estimator, as a figure.
+        """Variance over LOORF's with its 95 % interval, one mark per estimator, as a figure.
 
         The title says what is recommended; its name is bold. An estimator without any variance,
         such as `Exact`, has no place on a logarithmic axis and is left out.

@@ -120,13 +120,12 @@ def test_the_headline_is_computed(page):
     assert gap == [f"{pairs.mean():.2f}", expected]
     assert table.cell("LOORF minus lowest", "MNIST", "4") == gap  # DBsurf is the lowest
     assert table.cell("Lead", "MNIST", "8") == ["1.00", "one seed: no interval"]
-    assert "DBsurf in 1 of 2 (MNIST, 4 evaluations)" in page.text
-    assert "and LOORF in 1 of 2 (MNIST, 8 evaluations)" in page.text
+    assert "DBsurf (MNIST, 4 evaluations) and LOORF (MNIST, 8 evaluations)." in page.text
     assert "no estimator is clearly ahead after 20,000 steps" in page.text
-    assert "below LOORF's in 1 of 2; LOORF's minus DBsurf's is \N{MINUS SIGN}1.00 to 2.00" in (
+    assert "against LOORF's: 2.00 nats lower (MNIST, 4 evaluations; not clearly) and 1.00 nats" in (
         page.text
     )
-    assert "and unknown in 1, which have one seed." in page.text
+    assert "1.00 nats higher (MNIST, 8 evaluations; one seed)." in page.text
     assert "Of the paper's 3 statements" in page.text
     assert "2 hold, 1 hold in part and 0 do not hold" in page.text
 
@@ -138,6 +137,9 @@ def test_the_first_screen_has_sentences_a_chart_and_the_numbers(made, page):
     assert opening.count('<div role="img"') == 1
     assert '<a href="results.csv">' in html.split("</header>")[0]
     tiles = re.findall(r"<dt>(.*?)</dt>", html.split("</header>")[0])
+    menu = html.split("<nav")[1].split("</nav>")[0]
+    assert "Table 1" in menu
+    assert "League" not in menu
     assert tiles  # and none of an experiment without runs
     assert not any("league" in tile.lower() or "sequences" in tile.lower() for tile in tiles)
 
@@ -343,8 +345,9 @@ def test_many_comparisons_are_counted_not_listed(tmp_path):
         vae_run(tmp_path, 99.0 + n, dataset="mnist", estimator="dbsurf", n=n)
     first, second = sentences(collect([tmp_path], registry.every()))
     assert "ahead after 20,000 steps (the paper: 1,000,000)." in first
-    assert "training -ELBO is that of DBsurf in 5 of 5; the 95 %" in first
-    assert "DBsurf's mean training -ELBO is below LOORF's in 5 of 5" in second
+    assert "training -ELBO is that of DBsurf (5 of 5)." in first
+    assert "against LOORF's: lower in 5 of 5; LOORF's minus DBsurf's is 1.00 nats." in second
+    assert second.endswith("does not contain 0 in 0, and there is none in 5, with one seed.")
 
 
 def test_runs_that_differ_only_in_how_they_were_looked_at_are_told_apart(tmp_path):

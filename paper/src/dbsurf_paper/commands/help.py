@@ -1,6 +1,7 @@
 """The help of an experiment: its options in groups, the preset first, examples last.
 
-tyro reads the command line and prints the help of the other commands; it has no groups.
+And the list of commands. tyro reads the command line and prints the help of the other commands; it
+has no groups.
 """
 
 from __future__ import annotations
@@ -43,6 +44,28 @@ def text(prog: str, options: type[Execution], usual: Any, *, colours: bool = Fal
     if options.help_examples:
         lines += ["", f"{BOLD}examples{PLAIN}" if colours else "examples"]
         lines += [f"  {example}" for example in options.help_examples]
+    return "\n".join(lines)
+
+
+def overview(
+    prog: str, description: str, commands: Mapping[str, str], *, colours: bool = False
+) -> str:
+    """The list of commands.
+
+    Args:
+        prog: the words of the command line before them.
+        description: what they do together.
+        commands: what each does, by name.
+        colours: whether titles are bold.
+    """
+    width = min(100, shutil.get_terminal_size().columns)
+    lines = [f"usage: {prog} COMMAND [OPTIONS]"]
+    for paragraph in description.split("\n\n"):
+        lines += ["", *textwrap.wrap(paragraph, width)]
+    lines += ["", f"{BOLD}commands{PLAIN}" if colours else "commands"]
+    column = max(map(len, commands)) + 4
+    for name, told in commands.items():
+        lines += entry(name, " ".join(told.split()), width, column)
     return "\n".join(lines)
 
 
@@ -122,14 +145,14 @@ def shown(value: Any) -> str:
     return "" if value is None or value == "" else f"[{value}]"
 
 
-def entry(option: str, told: str, width: int) -> list[str]:
-    """The lines of one option."""
-    space = " " * COLUMN
+def entry(option: str, told: str, width: int, column: int = COLUMN) -> list[str]:
+    """The lines of one option; its explanation begins in a column."""
+    space = " " * column
     below = textwrap.wrap(
         told, width, initial_indent=space, subsequent_indent=space, break_on_hyphens=False
     )
-    if len(option) < COLUMN - 2:
-        return [f"  {option}".ljust(COLUMN) + below[0].lstrip(), *below[1:]]
+    if len(option) < column - 2:
+        return [f"  {option}".ljust(column) + below[0].lstrip(), *below[1:]]
     if len(option) > width - 2:
         option = option.replace(",", ", ")
     above = textwrap.wrap(option, width - 2, subsequent_indent="  ", break_on_hyphens=False)

@@ -96,8 +96,10 @@ def parse(words: Sequence[str]) -> tuple[Command, Any]:
     """The subcommand and its options; exits with status 2 if the options are not right."""
     tyro._experimental_options["ansi_codes"] = colourful()
     name, *rest = words or ["--help"]
-    if name in ("-h", "--help"):  # prints and exits
-        tyro.cli(overview(), args=["--help"], prog="dbsurf", description=DESCRIPTION, config=LOOK)
+    if name in ("-h", "--help"):
+        listed = {name: summary(name) for name in names()}
+        print(help.overview("dbsurf", DESCRIPTION, listed, colours=colourful()))
+        raise SystemExit(0)
     if name not in MODULES and name != "completion" and name not in registry.groups():
         raise ValueError(f"the command must be one of {', '.join(names())}, got {name!r}")
     found = commands(name)
@@ -105,7 +107,9 @@ def parse(words: Sequence[str]) -> tuple[Command, Any]:
         second = rest.pop(0) if rest else "--help"
         known = {command.words[1]: command for command in found}
         if second in ("-h", "--help"):
-            tyro.cli(_one_of(found), args=["--help"], prog=f"dbsurf {name}", config=LOOK)
+            listed = {word: one.summary for word, one in known.items()}
+            print(help.overview(f"dbsurf {name}", summary(name), listed, colours=colourful()))
+            raise SystemExit(0)
         if second not in known:
             raise ValueError(
                 f"{name} must be followed by one of {', '.join(known)}, got {second!r}"
@@ -132,15 +136,6 @@ def parse(words: Sequence[str]) -> tuple[Command, Any]:
 def colourful() -> bool:
     """Whether to colour help and errors: on terminals only, and not where NO_COLOR is set."""
     return sys.stdout.isatty() and sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-
-
-def overview() -> Any:
-    """All subcommands without their options, as one type that tyro can read."""
-    choices = [
-        Annotated[make_dataclass(name, []), tyro.conf.subcommand(name, description=summary(name))]
-        for name in names()
-    ]
-    return Union[tuple(choices)]  # noqa: UP007
 
 
 def every_command() -> Any:

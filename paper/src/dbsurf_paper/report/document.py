@@ -180,3 +180,8 @@ class Section:
     anchor: str
     title: str
     blocks: tuple[Block, ...] = field(default=())
+
+    @property
+    def filled(self) -> bool:
+        """Whether there is more in it than commands to run."""
+        return not all(isinstance(block, Missing) for block in self.blocks)

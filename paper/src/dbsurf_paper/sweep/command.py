@@ -171,6 +171,7 @@ def run(options: Options) -> None:
             options.command(),
             lambda count, board: engine(options, min(workers, count), board),
         )
+        print(f"tables and figures of them: dbsurf report {shlex.quote(str(options.folder()))}")
 
 
 def engine(options: Options, workers: int, board: Board) -> Executor:

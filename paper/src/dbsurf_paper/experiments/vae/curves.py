@@ -36,6 +36,10 @@ def training_curves(runs: Sequence[Run]) -> Section:
     if not found:
         missing = Missing("No VAE run with evaluations during training.", FIGURE_1)
         return Section("curves", "Training curves", (missing,))
+    shared = found[0].setting if len({one.setting for one in found}) == 1 else ""
+    if shared:  # said once, below the panels
+        found = [replace(one, setting="") for one in found]
+        shared = f" All runs: {shared}."
     blocks: list[Block] = [
         Chart(
             "training-curves",
@@ -43,7 +47,7 @@ def training_curves(runs: Sequence[Run]) -> Section:
             "the training images with the same independent samples of q for every estimator. "
             "Lines are means over seeds, bands reach from the lowest seed to the highest. The "
             f"first {100 * SKIPPED:.0f} % of the steps are left out. All estimators of a panel "
-            "evaluate f equally often in a step, so that evaluations are the same axis.",
+            f"evaluate f equally often in a step, so that evaluations are the same axis.{shared}",
             tuple(_panel(one, "step") for one in found),
         ),
         Chart(

@@ -28,12 +28,21 @@ class Options(Execution):
     """Train a VAE with discrete latents and evaluate it (section 4.2, table 1, figure 1)."""
 
     help_groups = {
-        "what is trained": ("dataset", "estimator", "estimator_options", "n", "steps", "seed"),
+        "what is trained": (
+            "dataset",
+            "estimator",
+            "estimator_options",
+            "n",
+            "steps",
+            "seed",
+            "hold_out",
+        ),
         "network and optimiser": (
             "architecture",
             "layers",
             "latents",
             "latent_classes",
+            "common_noise",
             "hidden",
             "batch",
             "learning_rate",

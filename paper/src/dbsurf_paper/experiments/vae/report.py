@@ -93,9 +93,8 @@ def _lowest(found: list[Comparison]) -> str:
         winners.setdefault(one.best(final_elbo), []).append(one)
     parts = []
     for label, won in sorted(winners.items(), key=lambda item: -len(item[1])):
-        text = f"{estimator_name(label)} in {len(won)} of {len(found)}"
-        places = "; ".join(map(_place, won))
-        parts.append(f"{text} ({places})" if len(found) <= FEW else text)
+        where = "; ".join(map(_place, won)) if len(found) <= FEW else f"{len(won)} of {len(found)}"
+        parts.append(f"{estimator_name(label)} ({where})")
     clear = [one for one in found if _lead_over_second(one).decided]
     steps = sorted({one.steps for one in found})
     scale = f"{steps[0]:,}" if len(steps) == 1 else f"{steps[0]:,} to {steps[-1]:,}"
@@ -110,8 +109,8 @@ def _lowest(found: list[Comparison]) -> str:
         )
         verdict += f"{scale} steps{theirs}"
     return (
-        f"Binary VAEs: {verdict}. The lowest mean training -ELBO is that of {listed(parts)}; the "
-        f"95 % interval of its lead over the second excludes 0 in {len(clear)} of {len(found)}."
+        f"Binary VAEs: {verdict}. The lowest mean training -ELBO is that of {listed(parts)}. "
+        "Clearly ahead: the 95 % interval of the lead over the second does not contain 0."
     )
 
 
@@ -121,18 +120,24 @@ def _lead_over_second(one: Comparison) -> Paired:
 
 
 def _against_baseline(found: list[Comparison]) -> str:
-    """DBsurf against LOORF, where both ran."""
+    """DBsurf against LOORF, where both ran: each comparison, or if they are many, how often."""
     gaps = [gap(one, BASELINE, OURS) for one in found]
-    lower = sum(gap.value > 0 for gap in gaps)
-    clear = sum(gap.decided and gap.value > 0 for gap in gaps)
-    against = sum(gap.decided and gap.value < 0 for gap in gaps)
+    title = "DBsurf's mean training -ELBO against LOORF's"
+    if len(found) <= FEW:
+        parts = []
+        for one, lead in zip(found, gaps, strict=True):
+            side = "lower" if lead.value > 0 else "higher"
+            sure = "clearly" if lead.decided else "not clearly" if lead.known else "one seed"
+            parts.append(f"{abs(lead.value):.2f} nats {side} ({_place(one)}; {sure})")
+        return f"{title}: {listed(parts)}."
+    lower, clear = sum(lead.value > 0 for lead in gaps), sum(lead.decided for lead in gaps)
+    unknown = sum(not lead.known for lead in gaps)
     text = (
-        f"DBsurf's mean training -ELBO is below LOORF's in {lower} of {len(found)}; LOORF's minus "
-        f"DBsurf's is {_reach([gap.value for gap in gaps])} nats. The 95 % interval of that "
-        f"difference is above 0 in {clear}, below 0 in {against}"
+        f"{title}: lower in {lower} of {len(found)}; LOORF's minus DBsurf's is "
+        f"{_reach([lead.value for lead in gaps])} nats. The 95 % interval of that difference does "
+        f"not contain 0 in {clear}"
     )
-    unknown = sum(not gap.known for gap in gaps)
-    return f"{text}, and unknown in {unknown}, which have one seed." if unknown else f"{text}."
+    return f"{text}, and there is none in {unknown}, with one seed." if unknown else f"{text}."
 
 
 def _reach(values: Sequence[float]) -> str:
