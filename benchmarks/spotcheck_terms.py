@@ -74,7 +74,7 @@ def main() -> None:
         for _ in range(CALLS):
             estimator.estimate(f, law(BATCH), generator=random)
         print(f"  SpotCheck itself after {CALLS} calls: {variance(estimator.eval()) / base:.4f}")
-        estimator.memory.pairs.totals[1] = 0  # no share of the pairs is taken out
+        estimator.memory.pairs.totals[2] = 0  # no share of the pairs is taken out
         print(f"  the same without pairs: {variance(estimator) / base:.4f}")
 
 

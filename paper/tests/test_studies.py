@@ -31,6 +31,7 @@ from storm.tally import Tally, summary
 STUDIES = Path(__file__).parents[1] / "studies"
 MARKS = (
     "equal time",
+    "seeds",
     "state",
     "table 1",
     "reaching",
@@ -261,10 +262,12 @@ def test_the_league(page, monkeypatch):
     variances = {"quadraticcv": 12.0, "quadraticcv uses=values": 50.0, "mdsurf": 75.0}
     league_run(runs, {**variances, "reinmax": 1.0}, dataset="mnist")
     league_run(runs, {"quadraticcv": 30.0}, dataset="omniglot")
+    league_run(runs, {"quadraticcv": 18.0}, dataset="mnist", seed=1)
     module.write()
     text = page.read_text()
-    assert len(module.plan()) == 33
-    assert "Finished runs behind the tables: 2 of 33." in text
+    assert len(module.plan()) == 43
+    assert "Finished runs behind the tables: 2 of 43." in text
+    assert "| mnist VAE | 2 | – | 0.150 (0.120 to 0.180) | 0.010 (0.010 to 0.010) |" in text
     assert "dbsurf league --problem vae --dataset omniglot --steps 30000" in text
     assert "at most 0.2 | mnist VAE | 0.120 to 0.120 | 4 evaluations | **met**" in text
     assert "|  |  | omniglot VAE | 0.300 to 0.300 | 4 evaluations | not met" in text
@@ -276,6 +279,7 @@ def test_the_league(page, monkeypatch):
     assert blind in text
     results = page.parent / "results"
     assert len(pd.read_csv(results / "league.csv")) == 7
+    assert len(pd.read_csv(results / "seeds.csv")) == 2
     assert set(pd.read_csv(results / "figure.csv")["series"]) == {*variances}
     assert (results / "league.png").read_bytes()[:4] == b"\x89PNG"
 
@@ -407,6 +411,10 @@ def test_goals_of_the_fair_study(page, monkeypatch):
     assert "from LOORF n=5** | – | – |" in text  # the nearest of the unbiased ones
     assert "| at most 0.5 nats above ReinMax | **met: -0.96 (" in text
     assert "| below ReinMax by the test bound after 50,000 steps | – | – | – |" in text
+    assert "to come" not in text
+    monkeypatch.setattr(module, "ENTRANTS", (*module.ENTRANTS, module.Entrant("mdsurf")))
+    module.report()
+    assert "from LOORF n=5; MDsurf to come** | – | – |" in page.read_text()
 
 
 def test_a_run_of_chosen_estimators_takes_the_place_of_rows_of_a_whole_run(page, monkeypatch):

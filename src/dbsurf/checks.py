@@ -179,3 +179,8 @@ def transformed() -> bool:
     There tensor values cannot be read, and a second backward is not possible.
     """
     return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+
+
+def in_sight(flag: Tensor) -> bool:
+    """Whether the value of a tensor can be read without a wait for the device."""
+    return flag.device.type == "cpu" and not transformed()

@@ -50,12 +50,12 @@ def test_a_pairwise_f_is_learned_and_its_variance_is_taken_out(n, m):
     matrix, slope = pairwise()
     f = lambda x: 0.5 * ((x @ matrix) * x).sum(-1) + x @ slope  # noqa: E731
     estimator = taught(n, m, f)
-    slopes = estimator.memory.pairs.read(estimator.memory.counts[1])
+    slopes = estimator.memory.pairs.read(f64)
     assert torch.equal(slopes.matrix, slopes.matrix.T)
     assert torch.equal(slopes.matrix.diagonal(), torch.zeros(SIZE, dtype=f64))
     assert (slopes.matrix - matrix).norm() < 0.1 * matrix.norm()
     without = copy.deepcopy(estimator)
-    without.memory.pairs.totals[1] = 0
+    without.memory.pairs.totals[2] = 0
     random = torch.Generator().manual_seed(2)
     assert spread(estimator, f, random) < 0.02 * spread(without, f, random)
 
@@ -77,21 +77,25 @@ def test_slopes_that_are_wrong_are_switched_off(n):
     wrong = wrong - (wrong * matrix).sum() / matrix.square().sum() * matrix
     pairs = estimator.memory.pairs
     for _ in range(200):  # sums as if they had been learned from another function
-        pairs.sums[:-1] = torch.diagonal_scatter(2000 * wrong, torch.full((SIZE,), 1000.0))
+        pairs.sums[:-2] = torch.diagonal_scatter(2000 * wrong, torch.full((SIZE,), 1000.0))
         estimator.estimate(f, law(20), generator=random)
-    assert pairs.read(estimator.memory.counts[1]).share < 0.3
+    assert pairs.read(f64).share < 0.3
 
 
-def test_only_one_law_of_not_too_many_bits_has_pairs(monkeypatch):
-    assert dbsurf.SpotCheck(2, size=spotcheck_pairs.MOST).memory.pairs is not None
-    for size in (spotcheck_pairs.MOST + 1, (5, 3), [5, 4]):
+def test_only_one_law_of_not_too_many_cells_has_pairs(monkeypatch):
+    most = spotcheck_pairs.MOST
+    for size in (most, (most // 4, 4)):
+        assert dbsurf.SpotCheck(2, size=size).memory.pairs is not None
+    for size in (most + 1, (most // 4 + 1, 4), [5, 4], [(5, 3), 4]):
         assert dbsurf.SpotCheck(2, size=size).memory.pairs is None
     monkeypatch.setattr(spotcheck_pairs, "MOST", SIZE - 1)
     estimator = dbsurf.SpotCheck(2)
     estimator.estimate(lambda x: x.square().sum(-1), law(3))
     assert estimator.memory.pairs is None
     categories = Independent(OneHotCategorical(logits=torch.zeros(3, 4, 5)), 1)
-    dbsurf.SpotCheck(2).estimate(lambda x: x.square().sum((-1, -2)), categories)
+    estimator.memory = None
+    estimator.estimate(lambda x: x.square().sum((-1, -2)), categories)
+    assert estimator.memory.pairs is None
 
 
 def test_a_tuple_of_one_law_is_as_that_law():
@@ -102,29 +106,71 @@ def test_a_tuple_of_one_law_is_as_that_law():
         estimator = dbsurf.SpotCheck(2).double()
         for call in range(10):
             grad = estimator.estimate(one, dist, generator=torch.Generator().manual_seed(call)).grad
-        assert estimator.memory.pairs.totals[2] > 0
+        assert estimator.memory.pairs.totals[3] > 0
         found.append(grad)
     torch.testing.assert_close(found[1][0], found[0])
 
 
-def test_nothing_is_taken_out_of_plain_samples():
-    """And they teach nothing about pairs."""
-    matrix, slope = pairwise()
-    f = lambda x: 0.5 * ((x @ matrix) * x).sum(-1) + x @ slope  # noqa: E731
-    estimator = taught(2, 2, f).train()
-    estimator.fade.second.copy_(torch.tensor([1.0, 0.1]))  # plain samples are better, it believes
+def forced(estimator: dbsurf.SpotCheck) -> dbsurf.SpotCheck:
+    """Plain samples are better, it believes."""
+    estimator.fade.second.copy_(torch.tensor([1.0, 0.1]))
     estimator.fade.tried.fill_(1.0)
     estimator.fade.clock.copy_(torch.tensor([100.0, 0.0]))
     assert estimator.fade()
-    before = [buffer.clone() for buffer in estimator.memory.buffers()]
+    return estimator
+
+
+def test_plain_samples_teach_about_pairs_and_nothing_about_checks():
+    """Nor does the share of the fit matter to them, which is that of checks."""
+    matrix, slope = pairwise()
+    f = lambda x: 0.5 * ((x @ matrix) * x).sum(-1) + x @ slope  # noqa: E731
+    estimator = forced(taught(2, 2, f).train())
+    before = {name: buffer.clone() for name, buffer in estimator.memory.named_buffers()}
     other = copy.deepcopy(estimator)
-    other.memory.pairs.totals[1] = 0
+    other.memory.pairs.totals[2] = 0
     grads = [
         one.estimate(f, law(5), generator=torch.Generator().manual_seed(3)).grad
         for one in (estimator, other)
     ]
     assert torch.equal(*grads)
-    assert all(torch.equal(a, b) for a, b in zip(before, estimator.memory.buffers(), strict=True))
+    for name, buffer in estimator.memory.named_buffers():
+        assert torch.equal(before[name], buffer) != name.startswith("pairs.")
+    share = lambda totals: totals[2] / totals[3]  # noqa: E731
+    torch.testing.assert_close(
+        share(before["pairs.totals"]), share(estimator.memory.pairs.totals), rtol=1e-12, atol=0
+    )
+
+
+@pytest.mark.parametrize(("n", "m"), SPLITS)
+def test_a_pairwise_f_is_known_to_plain_samples_too(n, m):
+    """The form is f, so that leave-one-out has nothing left but what was not yet learned."""
+    matrix, slope = pairwise()
+    f = lambda x: 0.5 * ((x @ matrix) * x).sum(-1) + x @ slope  # noqa: E731
+    estimator = forced(taught(n, m, f, calls=400))
+    without = copy.deepcopy(estimator)
+    without.memory.pairs.within.zero_()
+    random = torch.Generator().manual_seed(2)
+    assert spread(estimator, f, random) < 0.02 * spread(without, f, random)
+
+
+@pytest.mark.parametrize(("n", "m"), [(2, 2), (1, 3)])
+def test_a_fixed_function_that_pairs_explain_fades_to_plain_samples(n, m):
+    """Sharp edges: a flip's error is large, and the form that was learned explains most of f."""
+    random = torch.Generator().manual_seed(0)
+    weight = torch.randn(20, 30, generator=random, dtype=f64)
+    logits = torch.linspace(-1, 1, 20, dtype=f64)
+    f = lambda x: ((x - 0.5) @ weight).relu().sum(-1)  # noqa: E731
+    many = lambda batch: Independent(Bernoulli(logits=logits.expand(batch, 20)), 1)  # noqa: E731
+    estimator = dbsurf.SpotCheck(n, checks=m).double()
+    for _ in range(600):
+        estimator.estimate(f, many(20), generator=random)
+    estimator.eval()
+    assert estimator.fade()
+    ours, loorf = (
+        one.estimate(f, many(4000), generator=random).grad.var(0).sum()
+        for one in (estimator, dbsurf.LOORF(n + m))
+    )
+    assert ours < 0.1 * loorf
 
 
 @pytest.mark.parametrize("n", [1, 2])
@@ -144,13 +190,59 @@ def test_what_is_taken_out_is_a_share_of_the_fit():
     matrix, slope = pairwise()
     f = lambda x: 0.5 * ((x @ matrix) * x).sum(-1) + x @ slope  # noqa: E731
     estimator = taught(2, 2, f)
-    slopes = estimator.memory.pairs.read(estimator.memory.counts[1])
+    slopes = estimator.memory.pairs.read(f64)
     found = []
     for _ in range(2):  # with the share, and then without
         random = torch.Generator().manual_seed(4)
         found.append(estimator.estimate(f, law(4), generator=random))
-        estimator.memory.pairs.totals[1] = 0
+        estimator.memory.pairs.totals[2] = 0
     p = torch.sigmoid(LOGITS)
     fit = p * (1 - p) * ((found[0].samples.mean(0) - p) @ slopes.matrix)
     assert slopes.share > 0.5
+    torch.testing.assert_close(found[0].grad, found[1].grad - slopes.share * fit)
+
+
+# --- one-hot laws ---------------------------------------------------------------------------------
+
+CLASSES = 3
+
+
+def categories(batch: int) -> Independent:
+    logits = torch.randn(SIZE, CLASSES, generator=torch.Generator().manual_seed(6), dtype=f64)
+    return Independent(OneHotCategorical(logits=logits.expand(batch, SIZE, CLASSES)), 1)
+
+
+def of_two_classes(x: Tensor) -> Tensor:
+    """Linear, and products of classes of different coordinates."""
+    random, cells = torch.Generator().manual_seed(7), SIZE * CLASSES
+    square = torch.randn(cells, cells, generator=random, dtype=f64)
+    square -= square * torch.eye(SIZE, dtype=f64).kron(torch.ones(CLASSES, CLASSES, dtype=f64))
+    x = x.flatten(-2)
+    return ((x @ square) * x).sum(-1) + x @ torch.randn(cells, generator=random, dtype=f64)
+
+
+@pytest.mark.parametrize(("n", "m"), SPLITS)
+def test_pairs_of_classes_are_learned_and_taken_out(n, m):
+    """And what is taken out is b p (z - p . z) with z = A (mean of the samples - p)."""
+    estimator = dbsurf.SpotCheck(n, checks=m, size=(SIZE, CLASSES)).double()
+    random = torch.Generator().manual_seed(1)
+    for _ in range(150):
+        estimator.estimate(of_two_classes, categories(20), generator=random)
+    estimator.eval()
+    slopes = estimator.memory.pairs.read(f64)
+    assert torch.equal(slopes.matrix, slopes.matrix.T)
+    blocks = slopes.matrix.unflatten(0, (SIZE, CLASSES)).unflatten(2, (SIZE, CLASSES))
+    assert not blocks.diagonal(dim1=0, dim2=2).any()
+    without = copy.deepcopy(estimator)
+    without.memory.pairs.totals[2] = 0
+    found = []
+    for one in (estimator, without):
+        law = categories(4000)
+        found.append(one.estimate(of_two_classes, law, generator=torch.Generator().manual_seed(2)))
+    spreads = [one.grad.var(0).sum() for one in found]
+    assert spreads[0] < 0.2 * spreads[1]
+    p = categories(1).base_dist.probs[0]
+    z = (found[0].samples.mean(0) - p).flatten(-2) @ slopes.matrix
+    z = z.unflatten(-1, (SIZE, CLASSES))
+    fit = p * (z - (p * z).sum(-1, keepdim=True))
     torch.testing.assert_close(found[0].grad, found[1].grad - slopes.share * fit)

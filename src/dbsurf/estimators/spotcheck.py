@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from dbsurf import checks as check
+from dbsurf.checks import in_sight
 from dbsurf.distributions import Combination, Coordinates
 from dbsurf.estimators.local_expectation import check_coordinates
+from dbsurf.estimators.spotcheck_bends import Bends
 from dbsurf.estimators.spotcheck_cells import Cells, Sizes, cells_of
-from dbsurf.estimators.spotcheck_memory import Fade, Known, Memory, Seen
-from dbsurf.estimators.spotcheck_pairs import Effects, Slopes
+from dbsurf.estimators.spotcheck_fade import Fade, either
+from dbsurf.estimators.spotcheck_memory import Known, Memory, Seen
+from dbsurf.estimators.spotcheck_pairs import Effects, compared, left_over
 from dbsurf.gradient.context import check_first_call
 from dbsurf.gradient.declaration import RELAXABLE_PARTS, GradF, Variant
 from dbsurf.gradient.estimator import Estimator
@@ -80,6 +82,79 @@ class Probed(NamedTuple):
     checks: Checks | None
 
 
+class Evaluated(NamedTuple):
+    """f where it was evaluated, all flat.
+
+    Attributes:
+        samples: ``(n, B, M)``.
+        values: f there, ``(n, B)``.
+        grad_f: its gradient there, ``(n, B, M)``.
+        points: further samples or checks, ``(m, B, M)``.
+        others: f there, ``(m, B)``.
+    """
+
+    samples: Tensor
+    values: Tensor
+    grad_f: Tensor
+    points: Tensor
+    others: Tensor
+
+    @classmethod
+    def of(cls, draw: Draw[Coordinates]) -> Evaluated:
+        cells: Cells = draw.prepared.cells
+        samples, points = cells.flat(each(Tensor.detach, draw.samples)), draw.hidden.points
+        values = draw.f_values.to(cells.dtype) + draw.baseline  # f itself
+        others = draw.hidden.values.to(cells.dtype)
+        return cls(
+            samples,
+            values.reshape(samples.shape[:-1]),
+            cells.flat(draw.grad_f),
+            points,
+            others.reshape(points.shape[:-1]),
+        )
+
+    def together(self) -> tuple[Tensor, Tensor]:
+        """All points and all values, where all of them are samples."""
+        return torch.cat([self.samples, self.points]), torch.cat([self.values, self.others])
+
+
+class Predicted(NamedTuple):
+    """What is predicted of every move of every sample.
+
+    Attributes:
+        raw: the features of a sample, ``(n, B, FEATURES)``.
+        standard: the same, standardised.
+        scale: s, ``(n, B)``.
+        fitted: the same with what the network says of each move, before it is cut to the limits,
+            ``(n, B, M)``; ``(n, B, 1)`` without a network.
+        bends: what the network made of the samples; None without one.
+        linear: what the gradient of f says that each move changes, ``(n, B, M)``.
+        change: the same with the curvature.
+    """
+
+    raw: Tensor
+    standard: Tensor
+    scale: Tensor
+    fitted: Tensor
+    bends: Bends | None
+    linear: Tensor
+    change: Tensor
+
+
+class Shown(NamedTuple):
+    """What a call has shown, for `SpotCheck.learn`.
+
+    Attributes:
+        seen: by its checks; None if it had none.
+        effects: by the gradient of f, of pairs of bits; None where they are not learned.
+        within: by f at several samples, of the form that pairs make; None too.
+    """
+
+    seen: Seen | None = None
+    effects: Effects | None = None
+    within: Tensor | None = None
+
+
 @register
 class SpotCheck(Estimator[Coordinates]):
     r"""Predicts what flipping each bit does to f, checks a few flips, corrects by their errors.
@@ -94,17 +169,21 @@ class SpotCheck(Estimator[Coordinates]):
     probabilities q, most of them where errors were large, and f is evaluated with that bit
     flipped. The correction makes the estimate unbiased for every prediction. C, the scale s of a
     sample and the sizes of the errors are running regressions. For one-hot laws a check moves
-    a coordinate to another class, and C has an entry for each two classes.
+    a coordinate to another class, C has an entry for each two classes, and a small network says how
+    much more or less curved than that f is at a sample (`spotcheck_bends`).
 
-    For one law of at most 1,024 bits (`spotcheck_pairs.MOST`) the effect of a bit is fitted by the
-    other bits as well, and $b\,w \odot A(\bar x - p)$ is taken out of g, with $\bar x$ the mean of
-    the samples: its mean is 0 for every A and b that are fixed before the call. A is a running
-    regression of $\hat\Delta(x_i)$ on x, and b one of g on that fit. This takes memory of d², and
-    time of n d² for a batch element. Beyond 1,024 bits, for one-hot laws and for several laws it is
-    off.
+    For one law of at most 1,024 bits or classes (`spotcheck_pairs.MOST`) the effect of a bit is
+    fitted by the other bits as well, and $b\,w \odot A(\bar x - p)$ is taken out of g, with
+    $\bar x$ the mean of the samples: its mean is 0 for every A and b that are fixed before the
+    call. A is a running regression of $\hat\Delta(x_i)$ on x, and b one of g on that fit. This
+    takes memory of d², and time of n d² for a batch element. Beyond 1,024, and for several laws
+    together, it is off; so is the network for several laws.
 
-    Where the gradient of f says nothing about flips, the estimator sees that its variance is
-    larger than that of `MDsurf` with n + m samples (one-hot: `LOORF`), and becomes that.
+    The estimator sees where its variance is larger than that of leave-one-out over n + m samples
+    (`MDsurf`; one-hot: `LOORF`), and becomes that: where the gradient of f says nothing about
+    flips, and where f does not change from call to call, so that the form with linear and pairwise
+    terms that these fits make explains most of it. That form is the control variate of leave-one-
+    out.
 
     Bias: none. Evaluations of f: n + checks; only the n samples are part of the backward pass.
     Needs the gradient of f at the samples, taken from the one backward that the loss does anyway.
@@ -189,8 +268,8 @@ class SpotCheck(Estimator[Coordinates]):
     def draw_samples(self, law: Coordinates, generator: torch.Generator | None) -> Drawn:
         cells = cells_of(law)
         check_coordinates(self, cells.count)
-        self._memory_for(cells, law.device)
-        plain, n = self.fade(), self.n
+        pairs = self._memory_for(cells, law.device).pairs
+        plain, n = self.fade(None if pairs is None else pairs.left()), self.n
         uniforms = cells.spread_uniforms(n, generator)
         like = torch.empty(law.batch_shape.numel(), dtype=cells.dtype, device=law.device)
         start = uniform(like, 1, generator)[0]
@@ -221,69 +300,79 @@ class SpotCheck(Estimator[Coordinates]):
     def combine(self, draw: Draw[Coordinates]) -> Combination:
         if draw.hidden is None:
             raise needs_own_samples(self)
-        cells: Cells = draw.prepared.cells
-        plain, points, others = draw.hidden[:3]
-        values = draw.f_values.to(cells.dtype) + draw.baseline  # f itself
-        others = others.to(cells.dtype)
-
-        def leave_one_out() -> Tensor:
-            samples = torch.cat([cells.flat(each(Tensor.detach, draw.samples)), points])
-            return cells.leave_one_out(samples, torch.cat([values, others]))
-
+        (cells, known), plain = draw.prepared, draw.hidden.plain
+        at = Evaluated.of(draw)
         if in_sight(plain) and plain:
-            gradient, seen = leave_one_out(), None
+            gradient, shown = leave_one_out(cells, known, at), Shown()
+            if known.slopes is not None:
+                effects = effects_of(cells, at, predicted(cells, known, at))
+                within = compared(known.slopes, *at.together())
+                shown = Shown(effects=effects, within=within)
         else:
-            corrected, seen = self._corrected(draw, values, others)
-            gradient = either(plain, leave_one_out, lambda: corrected)
-        return Combination(None, offset=cells.offset(gradient), memo=(gradient, seen))
+            gradient, shown = self._corrected(draw, at)
+            if not in_sight(plain):
+                gradient = torch.where(plain, leave_one_out(cells, known, at), gradient)
+                if known.slopes is not None and shown.within is not None:
+                    within = compared(known.slopes, *at.together())
+                    shown = shown._replace(within=torch.where(plain, within, shown.within))
+        return Combination(None, offset=cells.offset(gradient), memo=(gradient, shown))
 
-    def _corrected(
-        self, draw: Draw[Coordinates], values: Tensor, others: Tensor
-    ) -> tuple[Tensor, Seen]:
-        """The gradient from predicted changes and their errors, and what the checks have shown."""
+    def _corrected(self, draw: Draw[Coordinates], at: Evaluated) -> tuple[Tensor, Shown]:
+        """The gradient from predicted changes and their errors, and what the call has shown."""
         cells, known = draw.prepared
         sample, cell, chance = checks = draw.hidden.checks
-        samples, grad_f = cells.flat(draw.samples), cells.flat(draw.grad_f)
-        n, batch, count = samples.shape
-        values, others = values.reshape(n, batch), others.reshape(self.checks, batch)
-        raw = features(cells, values, grad_f)
-        standard = (raw - known.mean) * ratio(torch.ones_like(known.deviation), known.deviation)
-        standard = standard.clamp(-CLIP, CLIP)
-        scale = (1 + standard @ known.scale).clamp(*SCALES)  # (n, B)
-        linear, bend = cells.linear(samples, grad_f), cells.lookup(known.table, samples)
-        change = torch.addcmul(linear, scale.unsqueeze(-1), bend)  # (n, B, M), predicted
-        difference = others - values.gather(0, sample)  # (m, B)
-        error = difference - pick(change, checks)
+        samples, values = at.samples, at.values
+        batch, count = samples.shape[1:]
+        guess = predicted(cells, known, at)
+        difference = at.others - values.gather(0, sample)  # (m, B)
+        error = difference - pick(guess.change, checks)
         element = torch.arange(batch, device=samples.device)
         place = ((sample * batch + element) * count + cell).flatten()
         correction = (error / (self.checks * chance)).flatten()
-        corrected = change.reshape(-1).scatter_add(0, place, correction).reshape(samples.shape)
-        gradient: Tensor = cells.gradient(samples, corrected)
-        effects: Effects | None = None
-        if known.slopes is not None:
-            effects = effects_of(cells, known.slopes, samples, change, gradient)
-            gradient = torch.addcmul(gradient, known.slopes.share, effects.fit, value=-1)
+        corrected = guess.change.reshape(-1).scatter_add(0, place, correction)
+        gradient: Tensor = cells.gradient(samples, corrected.reshape(samples.shape))
+        effects, within, slopes = None, None, known.slopes
+        if slopes is not None:
+            effects = effects_of(cells, at, guess)
+            fit = cells.factor * cells.centred(effects.deviation.mean(0) @ slopes.matrix)
+            rest = torch.addcmul(gradient, cells.factor, cells.centred(slopes.level), value=-1)
+            effects = effects._replace(gradient=rest, fit=fit)
+            gradient = torch.addcmul(gradient, slopes.share, fit, value=-1)
+            within = compared(slopes, samples, values)
+        entry = pick(cells.entries(samples), checks)
         seen = Seen(
-            entry=pick(cells.entries(samples), checks),
+            entry=entry,
             share=pick(cells.weight(samples), checks).square() / chance,
-            rest=difference - pick(linear, checks),
-            scale=scale.gather(0, sample),
+            rest=difference - pick(guess.linear, checks),
+            scale=guess.scale.gather(0, sample),
             error=error,
-            standard=rows(standard, sample),
-            raw=raw,
-            effects=effects,
+            standard=rows(guess.standard, sample),
+            raw=guess.raw,
+            bends=None,
         )
-        return gradient, seen
+        if guess.bends is not None:
+            # (Without the limits: what they cut off would grow without end.)
+            left = seen.rest - pick(guess.fitted, checks) * known.table[entry]
+            slope = (-seen.share * known.table[entry] * left).flatten()
+            slope = torch.zeros_like(guess.change).reshape(-1).scatter_add(0, place, slope)
+            by_found = cells.by_both_ends(samples, slope.reshape(samples.shape))
+            seen = seen._replace(bends=(guess.bends, by_found))
+        return gradient, Shown(seen, effects, within)
 
     # --- after the estimate ---------------------------------------------------------------------
 
     def learn(self, draw: Draw[Coordinates], combination: Combination) -> None:
         if draw.f_values.numel() == 0:  # an empty batch says nothing
             return
-        plain, (gradient, seen) = draw.hidden.plain, combination.memo
-        if self.memory is not None and seen is not None:
-            self.memory.update(draw.prepared.known, seen, ~plain)
-        self.fade.update(plain, gradient)
+        known, plain = draw.prepared.known, draw.hidden.plain
+        gradient, (seen, effects, within) = combination.memo
+        memory, left = self.memory, None
+        if memory is not None and seen is not None:
+            memory.update(known, seen, ~plain)
+        if memory is not None and memory.pairs is not None and within is not None:
+            memory.pairs.update(known.slopes, effects, within, ~plain)
+            left = left_over(within, known.slopes.trust)
+        self.fade.update(plain, gradient, left)
 
     # --- state ----------------------------------------------------------------------------------
 
@@ -335,8 +424,7 @@ def _over_sum(tensor: Tensor) -> Tensor:
     A sum below the normal numbers is nothing: its reciprocal may be infinite.
     """
     total = tensor.sum((0, -1), keepdim=True)
-    known = total >= torch.finfo(total.dtype).tiny
-    return ratio(torch.ones_like(total), torch.where(known, total, 0))
+    return torch.where(total >= torch.finfo(total.dtype).tiny, total.reciprocal(), 0)
 
 
 def choose(chance: Tensor, n: int, m: int, start: Tensor) -> Checks:
@@ -379,6 +467,43 @@ def pick(tensor: Tensor, checks: Checks) -> Tensor:
     return tensor[sample, element if tensor.shape[1] > 1 else torch.zeros_like(element), cell]
 
 
+# --- the two forms --------------------------------------------------------------------------------
+
+
+def leave_one_out(cells: Cells, known: Known, at: Evaluated) -> Tensor:
+    """The gradient from plain samples alone, with the form of pairs as a control variate."""
+    samples, values = at.together()
+    slopes = known.slopes
+    if slopes is None:
+        return cells.leave_one_out(samples, values)
+    rest = torch.addcmul(values, slopes.trust, slopes.form(samples), value=-1)
+    known_part = cells.factor * cells.centred(slopes.effects(cells.mean()))
+    return torch.addcmul(cells.leave_one_out(samples, rest), slopes.trust, known_part)
+
+
+def predicted(cells: Cells, known: Known, at: Evaluated) -> Predicted:
+    """The change of f by every move of every sample, and what that is made of."""
+    raw = features(cells, at.values, at.grad_f)
+    standard = (raw - known.mean) * ratio(torch.ones_like(known.deviation), known.deviation)
+    standard = standard.clamp(-CLIP, CLIP)
+    scale = (1 + standard @ known.scale).clamp(*SCALES)  # (n, B)
+    linear, bend = cells.linear(at.samples, at.grad_f), cells.lookup(known.table, at.samples)
+    fitted = own = scale.unsqueeze(-1)  # (n, B, 1)
+    bends: Bends | None = None
+    if known.layers is not None:
+        bends = Bends.at(known.layers, network_inputs(cells, standard, at.samples, at.grad_f))
+        fitted = own + cells.both_ends(at.samples, bends.found)  # (n, B, M)
+        own = fitted.clamp(*SCALES)
+    change = torch.addcmul(linear, own, bend)  # (n, B, M)
+    return Predicted(raw, standard, scale, fitted, bends, linear, change)
+
+
+def effects_of(cells: Cells, at: Evaluated, guess: Predicted) -> Effects:
+    """What the samples say of pairs of bits, by the changes that are predicted."""
+    mean = cells.mean()
+    return Effects(cells.effects(at.samples, guess.change), at.samples - mean, mean, None, None)
+
+
 def features(cells: Cells, values: Tensor, grad_f: Tensor) -> Tensor:
     """What the scale s of a sample is a function of, ``(n, B, 3)``."""
     steep = cells.steepness(grad_f)
@@ -386,29 +511,16 @@ def features(cells: Cells, values: Tensor, grad_f: Tensor) -> Tensor:
     return torch.stack([values, steep, cells.openness().expand_as(values)], -1)
 
 
-def effects_of(
-    cells: Cells, slopes: Slopes, samples: Tensor, change: Tensor, gradient: Tensor
-) -> Effects:
-    """What the samples say of pairs of bits, by the changes that are predicted, ``(n, B, M)``."""
-    deviation = samples - cells.mean()
-    fit = cells.weights * (deviation.mean(0) @ slopes.matrix)
-    rest = torch.addcmul(gradient, cells.weights, slopes.level, value=-1)
-    return Effects(cells.linear(samples, change), deviation, rest, fit)
+def network_inputs(cells: Cells, standard: Tensor, samples: Tensor, grad_f: Tensor) -> Tensor:
+    """What the network of curvatures gets, ``(n, B, 3 + 3 M)``: no number of it can be large.
 
-
-# --- one of two forms -----------------------------------------------------------------------------
-
-
-def in_sight(flag: Tensor) -> bool:
-    """Whether the value of a tensor can be read without a wait for the device."""
-    return flag.device.type == "cpu" and not check.transformed()
-
-
-def either(flag: Tensor, one: Callable[[], Tensor], two: Callable[[], Tensor]) -> Tensor:
-    """One of two tensors; both are made where the flag cannot be read."""
-    if in_sight(flag):
-        return one() if flag else two()
-    return torch.where(flag, one(), two())
+    The features, the share of every cell in the steepness of f (their squares sum to 1), the
+    sample, and its mean.
+    """
+    slope = cells.centred(grad_f) * cells.factor.sqrt()
+    length = cells.steepness(grad_f).sqrt().unsqueeze(-1)
+    slope = slope * ratio(torch.ones_like(length), length)
+    return torch.cat([standard, slope, samples, cells.mean().expand_as(samples)], -1)
 
 
 # --- sizes ----------------------------------------------------------------------------------------

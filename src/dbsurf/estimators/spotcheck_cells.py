@@ -132,6 +132,30 @@ class Cells(ABC):
     def gradient(self, samples: Tensor, change: Tensor) -> Tensor:
         """The gradient from the change of f by every move, ``(n, B, M)``."""
 
+    @property
+    @abstractmethod
+    def factor(self) -> Tensor:
+        """What the centred mean effects are multiplied with to give the gradient, ``(B, M)``."""
+
+    @abstractmethod
+    def centred(self, effect: Tensor) -> Tensor:
+        """Effects ``(..., M)`` without what does nothing to the gradient, ``(..., B, M)``."""
+
+    @abstractmethod
+    def effects(self, samples: Tensor, change: Tensor) -> Tensor:
+        """What every cell does to f, by the change of f by every move, ``(n, B, M)``."""
+
+    @abstractmethod
+    def both_ends(self, samples: Tensor, numbers: Tensor) -> Tensor:
+        """Of every move: the number of the class it enters plus that of the one it leaves.
+
+        For bits, which have one number, that number. Numbers are ``(n, B, M)``, and so is this.
+        """
+
+    @abstractmethod
+    def by_both_ends(self, samples: Tensor, slope: Tensor) -> Tensor:
+        """The derivative by the numbers, from the one by `both_ends` of them, ``(n, B, M)``."""
+
     @abstractmethod
     def steepness(self, grad_f: Tensor) -> Tensor:
         """The variance of a linear function with this gradient, ``(n, B)``."""
@@ -221,6 +245,22 @@ class BitCells(LogitCells):
 
     def gradient(self, samples: Tensor, change: Tensor) -> Tensor:
         return self.linear(samples, change).mean(0) * self.weights
+
+    @property
+    def factor(self) -> Tensor:
+        return self.weights
+
+    def centred(self, effect: Tensor) -> Tensor:
+        return effect
+
+    def effects(self, samples: Tensor, change: Tensor) -> Tensor:
+        return self.linear(samples, change)
+
+    def both_ends(self, samples: Tensor, numbers: Tensor) -> Tensor:
+        return numbers
+
+    def by_both_ends(self, samples: Tensor, slope: Tensor) -> Tensor:
+        return slope
 
     def steepness(self, grad_f: Tensor) -> Tensor:
         return (grad_f.square() * self.weights).sum(-1)
@@ -314,6 +354,25 @@ class OneHotCells(LogitCells):
         change = (change - change.gather(-1, likely)).mean(0)
         total = self.probs * (change - (self.probs * change).sum(-1, keepdim=True))
         return total.flatten(-2)
+
+    @property
+    def factor(self) -> Tensor:
+        return self.probs.flatten(-2)
+
+    def centred(self, effect: Tensor) -> Tensor:
+        effect = self._split(effect)  # a constant over the classes does nothing
+        return (effect - (self.probs * effect).sum(-1, keepdim=True)).flatten(-2)
+
+    def effects(self, samples: Tensor, change: Tensor) -> Tensor:
+        return self.centred(change * (1 - samples))
+
+    def both_ends(self, samples: Tensor, numbers: Tensor) -> Tensor:
+        own = self._split(samples * numbers).sum(-1, keepdim=True)
+        return (self._split(numbers) + own).flatten(-2)
+
+    def by_both_ends(self, samples: Tensor, slope: Tensor) -> Tensor:
+        total = self._split(slope).sum(-1, keepdim=True)
+        return (self._split(slope) + self._split(samples) * total).flatten(-2)
 
     def steepness(self, grad_f: Tensor) -> Tensor:
         slope = self._split(grad_f)
@@ -424,6 +483,25 @@ class MixedCells(Cells):
     def gradient(self, samples: Tensor, change: Tensor) -> Tensor:
         each = self._with(samples, change)
         return torch.cat([part.gradient(x, c) for part, x, c in each], -1)
+
+    @property
+    def factor(self) -> Tensor:
+        return torch.cat([part.factor for part in self.parts], -1)
+
+    def centred(self, effect: Tensor) -> Tensor:
+        return torch.cat([part.centred(x) for part, x in self._each(effect)], -1)
+
+    def effects(self, samples: Tensor, change: Tensor) -> Tensor:
+        each = self._with(samples, change)
+        return torch.cat([part.effects(x, c) for part, x, c in each], -1)
+
+    def both_ends(self, samples: Tensor, numbers: Tensor) -> Tensor:
+        each = self._with(samples, numbers)
+        return torch.cat([part.both_ends(x, t) for part, x, t in each], -1)
+
+    def by_both_ends(self, samples: Tensor, slope: Tensor) -> Tensor:
+        each = self._with(samples, slope)
+        return torch.cat([part.by_both_ends(x, d) for part, x, d in each], -1)
 
     def steepness(self, grad_f: Tensor) -> Tensor:
         return torch.stack([part.steepness(x) for part, x in self._each(grad_f)]).sum(0)

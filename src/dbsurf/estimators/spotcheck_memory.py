@@ -1,4 +1,4 @@
-"""What `SpotCheck` learns: tables of curvatures and errors, a scale, and which form is better.
+"""What `SpotCheck` learns from its checks: tables of curvatures and errors, and a scale.
 
 All of it are decayed sums in buffers. A draw that is not finite leaves them as they were.
 """
@@ -10,17 +10,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from dbsurf.estimators.spotcheck_bends import BendNetwork, Bends, Layers
 from dbsurf.estimators.spotcheck_cells import Cells, Sizes
-from dbsurf.estimators.spotcheck_pairs import Effects, Pairs, Slopes
+from dbsurf.estimators.spotcheck_pairs import Pairs, Slopes
 from dbsurf.gradient.fitting import mix, ratio
 
 FEATURES = 3  # of a sample: f, the logarithm of its steepness, the openness of the law
 WARM = 20  # calls before error sizes and the scale are used
 SMALLEST = 0.01  # of the mean square error, for any entry of the table
 RIDGE = 0.01  # towards a scale of 1, as a share of what was seen
-PRICE = 0.02  # of the variance, for trying the form that is not in use
-PATIENCE = 16  # calls between two such tries, at least
-FADE_DECAY = 0.98
 
 
 class Known(NamedTuple):
@@ -33,6 +31,7 @@ class Known(NamedTuple):
         mean: of the features.
         deviation: their standard deviation.
         slopes: of the effects of bits in the other bits; None where they are not learned.
+        layers: the network that scales the table at a sample; None where there is none.
     """
 
     table: Tensor
@@ -41,6 +40,7 @@ class Known(NamedTuple):
     mean: Tensor
     deviation: Tensor
     slopes: Slopes | None
+    layers: Layers | None
 
 
 class Seen(NamedTuple):
@@ -50,11 +50,12 @@ class Seen(NamedTuple):
         entry: place in the table.
         share: weight in the fit: the cell's weight squared, over the chance of the check.
         rest: the change of f, minus what the gradient of f says of it.
-        scale: s of the sample.
+        scale: s of the sample, without what a network adds.
         error: the change of f, minus its prediction.
         standard: the features of the sample, standardised, ``(m, B, FEATURES)``.
         raw: the features of all samples, ``(n, B, FEATURES)``.
-        effects: what all samples have shown of pairs of bits; None where they are not learned.
+        bends: what the network made of all samples, and the derivative of half the squared errors
+            by its t, ``(n, B, M)``; None without a network.
     """
 
     entry: Tensor
@@ -64,7 +65,7 @@ class Seen(NamedTuple):
     error: Tensor
     standard: Tensor
     raw: Tensor
-    effects: Effects | None
+    bends: tuple[Bends, Tensor] | None
 
 
 class Memory(nn.Module):
@@ -95,7 +96,8 @@ class Memory(nn.Module):
         # mean of the features, and the decayed sum of their squared deviations from it
         self.register_buffer("features", torch.zeros(2, FEATURES))
         self.register_buffer("counts", torch.zeros(2))  # decayed numbers of checks and of calls
-        self.pairs = Pairs.of(sizes)
+        self.pairs = Pairs.of(sizes, decay)
+        self.bends = BendNetwork.of(sizes, FEATURES)
 
     def read(self, cells: Cells, dtype: torch.dtype) -> Known:
         """All that the next call uses."""
@@ -112,15 +114,16 @@ class Memory(nn.Module):
         mean, deviation = self.features.to(dtype)
         deviation = ratio(deviation, calls).sqrt()
         scale = torch.where(warm, _solved(scale), 0)
-        slopes = None if self.pairs is None else self.pairs.read(calls)
-        return Known(shrunk[0], size, scale, mean.clone(), deviation, slopes)
+        slopes = None if self.pairs is None else self.pairs.read(dtype)
+        layers = None if self.bends is None else self.bends.read(dtype)
+        return Known(shrunk[0], size, scale, mean.clone(), deviation, slopes, layers)
 
     def update(self, known: Known, seen: Seen, checked: Tensor) -> None:
         """Add one call to the sums, if it was one that checked."""
         sums = torch.stack(
             [seen.rest * seen.scale, seen.scale.square(), seen.error.square(), seen.share]
         )
-        sums[:3] *= seen.share
+        sums[:3].mul_(seen.share)
         tables = torch.zeros_like(self.tables, dtype=sums.dtype)
         tables.index_add_(1, seen.entry.flatten(), sums.flatten(1))
         bend = known.table[seen.entry]  # (m, B)
@@ -128,19 +131,19 @@ class Memory(nn.Module):
         sides = torch.cat([slope, (seen.rest - bend).reshape(-1, 1)], -1)
         scale = (slope * seen.share.reshape(-1, 1)).T @ sides
         raw = seen.raw.flatten(0, 1)
-        decay = torch.where(checked, self.decay, 1.0).to(self.counts.dtype)
+        decay = torch.full_like(self.counts[1], self.decay)
         # The running mean and squared deviations, without a difference of large numbers.
-        calls = decay * self.counts[1] + checked
+        calls = decay * self.counts[1] + 1
         step = raw.mean(0) - self.features[0]
         mean = self.features[0] * (1 - decay) + step / calls  # (so that mix makes the new mean)
         deviation = raw.var(0, correction=0) + step.square() * (1 - 1 / calls)
-        counts = torch.stack([torch.ones_like(calls) * seen.error.numel(), torch.ones_like(calls)])
+        counts = torch.ones_like(self.counts)
+        counts[0].fill_(seen.error.numel())
         states = [self.tables, self.scale, self.features, self.counts]
         news = [tables, scale, torch.stack([mean, deviation]), counts]
-        if self.pairs is not None and known.slopes is not None and seen.effects is not None:
-            states = [*states, self.pairs.sums, self.pairs.totals]
-            news = [*news, *self.pairs.news(known.slopes, seen.effects)]
-        mix(decay, states, [torch.where(checked, new, 0) for new in news], whole=True)
+        kept = mix(decay, states, news, whole=True, when=checked)
+        if self.bends is not None and known.layers is not None and seen.bends is not None:
+            self.bends.update(known.layers, *seen.bends, kept)
 
 
 def _solved(equations: Tensor) -> Tensor:
@@ -161,46 +164,3 @@ def _solved(equations: Tensor) -> Tensor:
         ]
     )
     return ratio((right / mean) @ minors, (one * minors[0]).sum())
-
-
-class Fade(nn.Module):
-    """Which of two unbiased forms has the smaller variance: checks, or plain samples.
-
-    Both have the same mean, so their second moments tell: S_1 / T_1 < S_0 / T_0, with sums S of
-    squares over T calls, or S_1 T_0 < S_0 T_1, which is false while one was never tried. The other
-    one is tried from time to time, so seldom that it costs a share `PRICE` of the variance.
-    """
-
-    second: Tensor
-    tried: Tensor
-    clock: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("second", torch.zeros(2))  # decayed sums of the squared gradient
-        self.register_buffer("tried", torch.zeros(2))  # decayed numbers of calls
-        self.register_buffer("clock", torch.zeros(2))  # calls; calls since the other was tried
-
-    def forward(self) -> Tensor:
-        """Whether the next call is to be one of plain samples alone, a boolean tensor."""
-        best = self.second[1] * self.tried[0] < self.second[0] * self.tried[1]
-        if not self.training:
-            return best
-        calls, since = self.clock
-        mean = self.second / self.tried
-        # (Where the better one is always 0, this is infinite or no number, and no try is due.)
-        due = since >= (mean.amax() / mean.amin() / PRICE).clamp(min=PATIENCE)
-        in_turn = (calls >= WARM) & (calls % 2 == 1)
-        return torch.where(calls < 2 * WARM, in_turn, best ^ due)
-
-    def update(self, plain: Tensor, gradient: Tensor) -> None:
-        """Add the gradient of one call; the first ones have learned too little to count."""
-        power = gradient.square().mean().to(self.second.dtype)
-        sound = torch.isfinite(power)
-        used = torch.stack([~plain, plain]) & sound & (self.clock[0] >= WARM)
-        self.second.copy_(torch.where(used, FADE_DECAY * self.second + power, self.second))
-        self.tried.copy_(torch.where(used, FADE_DECAY * self.tried + 1, self.tried))
-        best = self.second[1] * self.tried[0] < self.second[0] * self.tried[1]
-        since = torch.where(plain == best, self.clock[1] + 1, 0)
-        new = torch.stack([self.clock[0] + 1, since])
-        self.clock.copy_(torch.where(sound, new, self.clock))

@@ -235,6 +235,30 @@ def flagship_table(found: Sequence[Outcome]) -> Table | None:
     return Table(caption, titles, tuple(rows))
 
 
+def seeds_table(found: Sequence[Outcome]) -> Table | None:
+    """A few estimators at four evaluations, over the seeds of the model or function."""
+    labels = (FLAGSHIP, QUADRATIC, "reinmax")
+    by_problem: dict[str, list[Outcome]] = {}
+    for one in found:
+        by_problem.setdefault(one.without_seed, []).append(one)
+    rows = []
+    for title, every in by_problem.items():
+        cells = []
+        for label in labels:
+            own = [float(row["ratio"]) for one in every if (row := one.find(label, USUAL))]
+            cells.append(Cell(_mean_and_range(own) if own else "–"))
+        if len(every) > 1:
+            rows.append(Row((Cell(title), Cell(f"{len(every)}"), *cells)))
+    if not rows:
+        return None
+    caption = (
+        "Variance over LOORF's at four evaluations of f: mean and range over seeds of the model "
+        "(the images and their order, the weights; for the network its weights and the logits)."
+    )
+    titles = ("Problem", "seeds", *map(estimator_name, labels))
+    return Table(caption, titles, tuple(rows))
+
+
 def biased_table(one: Outcome) -> Table | None:
     """Biased estimators: variance and squared bias, both over LOORF's variance."""
     counts = one.counts
@@ -255,6 +279,11 @@ def biased_table(one: Outcome) -> Table | None:
     )
     titles = ("Biased estimator", *(f"{count}" for count in counts), "time")
     return Table(caption, titles, tuple(rows))
+
+
+def _mean_and_range(values: Sequence[float]) -> str:
+    mean = sum(values) / len(values)
+    return f"{_digits(mean)} ({_digits(min(values))} to {_digits(max(values))})"
 
 
 def _both(row: Measured) -> str:

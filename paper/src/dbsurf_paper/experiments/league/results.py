@@ -27,6 +27,7 @@ class Outcome:
         title: the problem.
         problem: its name in the options.
         steps: training steps; 0 where nothing is trained.
+        seed: of the model.
         runs: numbers of the runs.
         rows: each estimator, number of evaluations and way of learning once.
     """
@@ -34,8 +35,14 @@ class Outcome:
     title: str
     problem: str
     steps: int
+    seed: int = 0
     runs: list[int] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
+
+    @property
+    def without_seed(self) -> str:
+        """The title that all seeds of a problem share."""
+        return self.title.replace(_seed_words(self.seed), "")
 
     @property
     def trained(self) -> bool:
@@ -98,19 +105,22 @@ def outcomes(runs: Sequence[Run]) -> list[Outcome]:
         asked = run.configuration
         problem, title = str(asked["problem"]), str(run.summary["title"])
         seed = int(asked["seed"])
-        if seed:
-            title += f", seed {seed}"
+        title += _seed_words(seed)
         steps = 0 if problem in FIXED else int(asked["steps"])
         along = int(asked["along"])
         if 0 < along < steps:
             title += f" (learning along the last {along:,})"
-        one = found.setdefault((title, steps), Outcome(title, problem, steps))
+        one = found.setdefault((title, steps), Outcome(title, problem, steps, seed))
         one.runs.append(run.number)
         for row in run.summary["rows"]:
             known = any(_key(row) == _key(other) for other in one.rows)
             if not known:
                 one.rows.append(row)
     return list(found.values())
+
+
+def _seed_words(seed: int) -> str:
+    return f", seed {seed}" if seed else ""
 
 
 def _place(run: Run) -> tuple[Any, ...]:

@@ -1,0 +1,53 @@
+"""Milliseconds of a training step of every estimator of the fair study, in one interleaved run."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections.abc import Collection
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+
+import dbsurf
+from dbsurf_paper.experiments.streams import Streams
+from dbsurf_paper.experiments.vae.model import DiscreteVAE
+from dbsurf_paper.experiments.vae.training import Batches, Trainer, mean_image
+from dbsurf_paper.runs.folder import environment
+
+WARM, TURNS, STEPS_A_TURN = 5, 40, 5  # rounds before the clock counts, rounds that count
+RATE = 3e-4  # of the optimiser; a step takes as long with any other
+
+
+def milliseconds(pairs: Collection[tuple[str, int]], batch: int) -> pd.DataFrame:
+    """Medians of a step for names of estimators and numbers of samples, in turns, on one thread."""
+    torch.set_num_threads(1)
+    images = np.random.default_rng(0).integers(0, 256, (2_000, 28, 28), dtype=np.uint8)
+    steps = {f"{name} n={n}": _trainer(name, n, images, batch).step for name, n in sorted(pairs)}
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    turns = random.Random(0)
+    for turn in range(WARM + TURNS):
+        # In an order drawn anew each round: what runs before leaves its caches and free memory.
+        for name, step in turns.sample(list(steps.items()), len(steps)):
+            start = time.process_time()
+            for _ in range(STEPS_A_TURN):
+                step()
+            if turn >= WARM:
+                times[name].append(1e3 * (time.process_time() - start) / STEPS_A_TURN)
+    table = pd.DataFrame(
+        {"estimator": name, "milliseconds": statistics.median(own)} for name, own in times.items()
+    )
+    table["processor"] = environment()["processor"]
+    return table
+
+
+def _trainer(name: str, n: int, images: npt.NDArray[np.uint8], batch: int) -> Trainer:
+    """A trainer of the paper's VAE on images that need no download: a step takes as long."""
+    device = torch.device("cpu")
+    streams = Streams.seeded(0, device)
+    model = DiscreteVAE(mean_image(images), generator=streams.weights)
+    batches = Batches(images, batch, streams, device)
+    return Trainer(model, [dbsurf.get(name, n, validate=False)], batches, streams, RATE)
