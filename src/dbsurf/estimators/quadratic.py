@@ -134,7 +134,7 @@ class QuadraticCV(Estimator[Coordinates]):
         Variant(
             "QuadraticCV",
             "#004D40",
-            choose="when f is differentiable in x, also at the mean, and stays the same for long",
+            choose="when f is differentiable in x, also at the mean, and draws latents inside",
             cost="n + 1",
         ),
         Variant(
