@@ -62,6 +62,7 @@ FORMS: dict[str, tuple[str, int, dict[str, Any]]] = {
     "LOORF(8)": ("loorf", 8, {}),
     "SpotCheck, 2 + 2": ("spotcheck", 2, {}),
     "SpotCheck, 1 + 3": ("spotcheck", 1, {"checks": 3}),
+    "SpotCheck, 2 + 4": ("spotcheck", 2, {"checks": 4}),
     "SpotCheck, 2 + 6": ("spotcheck", 2, {"checks": 6}),
     "SpotCheck, 4 + 4": ("spotcheck", 4, {}),
     "QuadraticCV(3)": ("quadraticcv", 3, {}),
