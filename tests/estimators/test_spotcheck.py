@@ -14,9 +14,10 @@ from torch.distributions import Bernoulli, Categorical, Independent, OneHotCateg
 
 import dbsurf
 from dbsurf.distributions import coordinates
-from dbsurf.estimators import Drawn, spotcheck
-from dbsurf.estimators.spotcheck import Random, chances, choose
-from dbsurf.estimators.spotcheck_cells import cells_of
+from dbsurf.estimators import Drawn
+from dbsurf.estimators.spotcheck import Random
+from dbsurf.estimators.spotcheck_checks import MIX, chances, choose
+from dbsurf.estimators.spotcheck_joint import cells_of
 from oracles import class_tuples, least_discrepancy
 
 f64 = torch.float64
@@ -276,7 +277,7 @@ def test_the_weight_of_a_check_is_bounded(name, n, m):
             place = torch.arange(len(mass))
             change[sample[j], place, cell[j]] = 1 / (m * chance[j])
             moved = cells.gradient(flat, change).flatten(1).norm(dim=-1)
-            assert (moved <= total / (m * spotcheck.MIX) * (1 + 1e-9)).all()
+            assert (moved <= total / (m * MIX) * (1 + 1e-9)).all()
             # (a check of the own class would be no move)
             assert (cells.weight(flat).expand_as(flat)[sample[j], place, cell[j]] > 0).all()
 

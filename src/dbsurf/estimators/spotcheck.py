@@ -11,24 +11,28 @@ from dbsurf import checks as check
 from dbsurf.checks import in_sight
 from dbsurf.distributions import Combination, Coordinates
 from dbsurf.estimators.local_expectation import check_coordinates
-from dbsurf.estimators.spotcheck_bends import Bends
-from dbsurf.estimators.spotcheck_cells import Cells, Sizes, cells_of
+from dbsurf.estimators.spotcheck_cells import Cells, Sizes
+from dbsurf.estimators.spotcheck_checks import Checks, chances, choose, rows
 from dbsurf.estimators.spotcheck_fade import Fade, either
-from dbsurf.estimators.spotcheck_memory import Known, Memory, Seen
-from dbsurf.estimators.spotcheck_pairs import Effects, compared, left_over
+from dbsurf.estimators.spotcheck_forms import (
+    Evaluated,
+    Shown,
+    corrected,
+    effects_of,
+    leave_one_out,
+    predicted,
+)
+from dbsurf.estimators.spotcheck_joint import cells_of
+from dbsurf.estimators.spotcheck_memory import Known, Memory
+from dbsurf.estimators.spotcheck_pairs import compared, left_over
 from dbsurf.gradient.context import check_first_call
 from dbsurf.gradient.declaration import RELAXABLE_PARTS, GradF, Variant
 from dbsurf.gradient.estimator import Estimator
-from dbsurf.gradient.fitting import ratio
-from dbsurf.gradient.function import Evaluator, each
+from dbsurf.gradient.function import Evaluator
 from dbsurf.gradient.pipeline import Draw, Drawn, needs_own_samples
 from dbsurf.gradient.registry import register
-from dbsurf.samplers.base import below_one, uniform
+from dbsurf.samplers.base import uniform
 from dbsurf.samplers.min_discrepancy import MinDiscrepancy
-
-MIX = 0.1  # share of the checks that are drawn by weight alone; it bounds weight / chance
-CLIP = 3.0  # standard deviations, for the features
-SCALES = (0.1, 4.0)  # the interval of s
 
 
 class Random(NamedTuple):
@@ -52,20 +56,6 @@ class Prepared(NamedTuple):
     known: Known
 
 
-class Checks(NamedTuple):
-    """The moves that are checked; each ``(m, B)``.
-
-    Attributes:
-        sample: number of the sample.
-        cell: the move.
-        chance: how often this pair is drawn in expectation, divided by m.
-    """
-
-    sample: Tensor
-    cell: Tensor
-    chance: Tensor
-
-
 class Probed(NamedTuple):
     """The points beyond the samples, and f there.
 
@@ -80,79 +70,6 @@ class Probed(NamedTuple):
     points: Tensor
     values: Tensor
     checks: Checks | None
-
-
-class Evaluated(NamedTuple):
-    """f where it was evaluated, all flat.
-
-    Attributes:
-        samples: ``(n, B, M)``.
-        values: f there, ``(n, B)``.
-        grad_f: its gradient there, ``(n, B, M)``.
-        points: further samples or checks, ``(m, B, M)``.
-        others: f there, ``(m, B)``.
-    """
-
-    samples: Tensor
-    values: Tensor
-    grad_f: Tensor
-    points: Tensor
-    others: Tensor
-
-    @classmethod
-    def of(cls, draw: Draw[Coordinates]) -> Evaluated:
-        cells: Cells = draw.prepared.cells
-        samples, points = cells.flat(each(Tensor.detach, draw.samples)), draw.hidden.points
-        values = draw.f_values.to(cells.dtype) + draw.baseline  # f itself
-        others = draw.hidden.values.to(cells.dtype)
-        return cls(
-            samples,
-            values.reshape(samples.shape[:-1]),
-            cells.flat(draw.grad_f),
-            points,
-            others.reshape(points.shape[:-1]),
-        )
-
-    def together(self) -> tuple[Tensor, Tensor]:
-        """All points and all values, where all of them are samples."""
-        return torch.cat([self.samples, self.points]), torch.cat([self.values, self.others])
-
-
-class Predicted(NamedTuple):
-    """What is predicted of every move of every sample.
-
-    Attributes:
-        raw: the features of a sample, ``(n, B, FEATURES)``.
-        standard: the same, standardised.
-        scale: s, ``(n, B)``.
-        fitted: the same with what the network says of each move, before it is cut to the limits,
-            ``(n, B, M)``; ``(n, B, 1)`` without a network.
-        bends: what the network made of the samples; None without one.
-        linear: what the gradient of f says that each move changes, ``(n, B, M)``.
-        change: the same with the curvature.
-    """
-
-    raw: Tensor
-    standard: Tensor
-    scale: Tensor
-    fitted: Tensor
-    bends: Bends | None
-    linear: Tensor
-    change: Tensor
-
-
-class Shown(NamedTuple):
-    """What a call has shown, for `SpotCheck.learn`.
-
-    Attributes:
-        seen: by its checks; None if it had none.
-        effects: by the gradient of f, of pairs of bits; None where they are not learned.
-        within: by f at several samples, of the form that pairs make; None too.
-    """
-
-    seen: Seen | None = None
-    effects: Effects | None = None
-    within: Tensor | None = None
 
 
 @register
@@ -309,55 +226,13 @@ class SpotCheck(Estimator[Coordinates]):
                 within = compared(known.slopes, *at.together())
                 shown = Shown(effects=effects, within=within)
         else:
-            gradient, shown = self._corrected(draw, at)
+            gradient, shown = corrected(cells, known, at, draw.hidden.checks)
             if not in_sight(plain):
                 gradient = torch.where(plain, leave_one_out(cells, known, at), gradient)
                 if known.slopes is not None and shown.within is not None:
                     within = compared(known.slopes, *at.together())
                     shown = shown._replace(within=torch.where(plain, within, shown.within))
         return Combination(None, offset=cells.offset(gradient), memo=(gradient, shown))
-
-    def _corrected(self, draw: Draw[Coordinates], at: Evaluated) -> tuple[Tensor, Shown]:
-        """The gradient from predicted changes and their errors, and what the call has shown."""
-        cells, known = draw.prepared
-        sample, cell, chance = checks = draw.hidden.checks
-        samples, values = at.samples, at.values
-        batch, count = samples.shape[1:]
-        guess = predicted(cells, known, at)
-        difference = at.others - values.gather(0, sample)  # (m, B)
-        error = difference - pick(guess.change, checks)
-        element = torch.arange(batch, device=samples.device)
-        place = ((sample * batch + element) * count + cell).flatten()
-        correction = (error / (self.checks * chance)).flatten()
-        corrected = guess.change.reshape(-1).scatter_add(0, place, correction)
-        gradient: Tensor = cells.gradient(samples, corrected.reshape(samples.shape))
-        effects, within, slopes = None, None, known.slopes
-        if slopes is not None:
-            effects = effects_of(cells, at, guess)
-            fit = cells.factor * cells.centred(effects.deviation.mean(0) @ slopes.matrix)
-            rest = torch.addcmul(gradient, cells.factor, cells.centred(slopes.level), value=-1)
-            effects = effects._replace(gradient=rest, fit=fit)
-            gradient = torch.addcmul(gradient, slopes.share, fit, value=-1)
-            within = compared(slopes, samples, values)
-        entry = pick(cells.entries(samples), checks)
-        seen = Seen(
-            entry=entry,
-            share=pick(cells.weight(samples), checks).square() / chance,
-            rest=difference - pick(guess.linear, checks),
-            scale=guess.scale.gather(0, sample),
-            error=error,
-            standard=rows(guess.standard, sample),
-            raw=guess.raw,
-            bends=None,
-        )
-        if guess.bends is not None:
-            # (Without the limits: what they cut off would grow without end.)
-            left = seen.rest - pick(guess.fitted, checks) * known.table[entry]
-            slope = (-seen.share * known.table[entry] * left).flatten()
-            slope = torch.zeros_like(guess.change).reshape(-1).scatter_add(0, place, slope)
-            by_found = cells.by_both_ends(samples, slope.reshape(samples.shape))
-            seen = seen._replace(bends=(guess.bends, by_found))
-        return gradient, Shown(seen, effects, within)
 
     # --- after the estimate ---------------------------------------------------------------------
 
@@ -402,125 +277,6 @@ class SpotCheck(Estimator[Coordinates]):
 
     def extra_repr(self) -> str:
         return f"n={self.n}, checks={self.checks}"
-
-
-# --- the checks -----------------------------------------------------------------------------------
-
-
-def chances(cells: Cells, samples: Tensor, size: Tensor) -> Tensor:
-    """The chance of each pair of a sample and a cell; over both it sums to 1.
-
-    ``(n, B, M)``, or ``(1, B, M)`` where it is the same for all samples, which then share it. The
-    part that is drawn by weight alone bounds weight / chance by the sum of the weights / `MIX`.
-    """
-    weight = cells.weight(samples)
-    best = weight * cells.lookup(size, samples)
-    return torch.addcmul(best * ((1 - MIX) * _over_sum(best)), weight, MIX * _over_sum(weight))
-
-
-def _over_sum(tensor: Tensor) -> Tensor:
-    """1 / sum over samples and cells, ``(1, B, 1)``; 0 if there is nothing.
-
-    A sum below the normal numbers is nothing: its reciprocal may be infinite.
-    """
-    total = tensor.sum((0, -1), keepdim=True)
-    return torch.where(total >= torch.finfo(total.dtype).tiny, total.reciprocal(), 0)
-
-
-def choose(chance: Tensor, n: int, m: int, start: Tensor) -> Checks:
-    """m systematic points through the cdf of the chances, cells outside, samples inside.
-
-    A pair of chance q is drawn m q times in expectation, and never more than one time off.
-
-    Args:
-        chance: what `chances` gives.
-        n: number of samples.
-        m: number of checks.
-        start: uniform on [0, 1), ``(B,)``.
-    """
-    shared, batch, count = chance.shape
-    flat = chance.permute(1, 2, 0).reshape(batch, count * shared)
-    cumulative = flat.cumsum(-1)
-    points = (torch.arange(m, device=start.device) + start.unsqueeze(-1)) / m  # (B, m)
-    points = below_one(points) * cumulative[:, -1:]
-    index = torch.searchsorted(cumulative, points, right=True).clamp(max=count * shared - 1)
-    # (No chance is drawn as if it were smaller than the uniforms' distance; that of an element
-    # whose weights are all 0 is, and it has no gradient.)
-    own = flat.gather(-1, index).clamp(min=torch.finfo(flat.dtype).eps / 2)
-    if shared == n:
-        return Checks((index % n).T, (index // n).T, own.T)
-    before = cumulative.gather(-1, index) - own
-    sample = ((points - before) / own * n).long().clamp(0, n - 1)  # by where in its cell a point is
-    return Checks(sample.T, index.T, own.T / n)
-
-
-def rows(tensor: Tensor, sample: Tensor) -> Tensor:
-    """Of ``(n, B, k)`` the samples ``(m, B)``: ``(m, B, k)``."""
-    return tensor[sample, torch.arange(sample.shape[-1], device=sample.device)]
-
-
-def pick(tensor: Tensor, checks: Checks) -> Tensor:
-    """Of ``(n or 1, B or 1, M)`` what belongs to the checks, ``(m, B)``."""
-    sample, cell, _ = checks
-    element = torch.arange(cell.shape[-1], device=cell.device)
-    sample = sample if tensor.shape[0] > 1 else torch.zeros_like(sample)
-    return tensor[sample, element if tensor.shape[1] > 1 else torch.zeros_like(element), cell]
-
-
-# --- the two forms --------------------------------------------------------------------------------
-
-
-def leave_one_out(cells: Cells, known: Known, at: Evaluated) -> Tensor:
-    """The gradient from plain samples alone, with the form of pairs as a control variate."""
-    samples, values = at.together()
-    slopes = known.slopes
-    if slopes is None:
-        return cells.leave_one_out(samples, values)
-    rest = torch.addcmul(values, slopes.trust, slopes.form(samples), value=-1)
-    known_part = cells.factor * cells.centred(slopes.effects(cells.mean()))
-    return torch.addcmul(cells.leave_one_out(samples, rest), slopes.trust, known_part)
-
-
-def predicted(cells: Cells, known: Known, at: Evaluated) -> Predicted:
-    """The change of f by every move of every sample, and what that is made of."""
-    raw = features(cells, at.values, at.grad_f)
-    standard = (raw - known.mean) * ratio(torch.ones_like(known.deviation), known.deviation)
-    standard = standard.clamp(-CLIP, CLIP)
-    scale = (1 + standard @ known.scale).clamp(*SCALES)  # (n, B)
-    linear, bend = cells.linear(at.samples, at.grad_f), cells.lookup(known.table, at.samples)
-    fitted = own = scale.unsqueeze(-1)  # (n, B, 1)
-    bends: Bends | None = None
-    if known.layers is not None:
-        bends = Bends.at(known.layers, network_inputs(cells, standard, at.samples, at.grad_f))
-        fitted = own + cells.both_ends(at.samples, bends.found)  # (n, B, M)
-        own = fitted.clamp(*SCALES)
-    change = torch.addcmul(linear, own, bend)  # (n, B, M)
-    return Predicted(raw, standard, scale, fitted, bends, linear, change)
-
-
-def effects_of(cells: Cells, at: Evaluated, guess: Predicted) -> Effects:
-    """What the samples say of pairs of bits, by the changes that are predicted."""
-    mean = cells.mean()
-    return Effects(cells.effects(at.samples, guess.change), at.samples - mean, mean, None, None)
-
-
-def features(cells: Cells, values: Tensor, grad_f: Tensor) -> Tensor:
-    """What the scale s of a sample is a function of, ``(n, B, 3)``."""
-    steep = cells.steepness(grad_f)
-    steep = torch.where(steep > 0, steep, 1).log()  # (a flat f is as good as one of steepness 1)
-    return torch.stack([values, steep, cells.openness().expand_as(values)], -1)
-
-
-def network_inputs(cells: Cells, standard: Tensor, samples: Tensor, grad_f: Tensor) -> Tensor:
-    """What the network of curvatures gets, ``(n, B, 3 + 3 M)``: no number of it can be large.
-
-    The features, the share of every cell in the steepness of f (their squares sum to 1), the
-    sample, and its mean.
-    """
-    slope = cells.centred(grad_f) * cells.factor.sqrt()
-    length = cells.steepness(grad_f).sqrt().unsqueeze(-1)
-    slope = slope * ratio(torch.ones_like(length), length)
-    return torch.cat([standard, slope, samples, cells.mean().expand_as(samples)], -1)
 
 
 # --- sizes ----------------------------------------------------------------------------------------
