@@ -14,9 +14,9 @@ import dbsurf
 from dbsurf.distributions import coordinates
 from dbsurf.estimators import Drawn, quadratic_form
 from dbsurf.estimators.quadratic import Network
-from dbsurf.estimators.spotcheck import Random
-from dbsurf.estimators.spotcheck_checks import chances
-from dbsurf.estimators.spotcheck_joint import cells_of
+from dbsurf.estimators.spotcheck.checks import chances
+from dbsurf.estimators.spotcheck.estimator import Random
+from dbsurf.estimators.spotcheck.joint import cells_of
 from mixes import MIXES, NUMBERS, entangled, every_outcome, f64, laws
 
 

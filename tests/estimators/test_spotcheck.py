@@ -15,9 +15,9 @@ from torch.distributions import Bernoulli, Categorical, Independent, OneHotCateg
 import dbsurf
 from dbsurf.distributions import coordinates
 from dbsurf.estimators import Drawn
-from dbsurf.estimators.spotcheck import Random
-from dbsurf.estimators.spotcheck_checks import MIX, chances, choose
-from dbsurf.estimators.spotcheck_joint import cells_of
+from dbsurf.estimators.spotcheck.checks import MIX, chances, choose
+from dbsurf.estimators.spotcheck.estimator import Random
+from dbsurf.estimators.spotcheck.joint import cells_of
 from oracles import class_tuples, least_discrepancy
 
 f64 = torch.float64

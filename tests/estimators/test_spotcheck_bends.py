@@ -15,8 +15,8 @@ from torch.nn.functional import leaky_relu, linear
 
 import dbsurf
 from dbsurf.distributions import coordinates
-from dbsurf.estimators.spotcheck_bends import LEAK
-from dbsurf.estimators.spotcheck_joint import cells_of
+from dbsurf.estimators.spotcheck.bends import LEAK
+from dbsurf.estimators.spotcheck.joint import cells_of
 
 f64 = torch.float64
 SHAPE = (5, 3)

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.distributions import Bernoulli, Independent, OneHotCategorical
 
 import dbsurf
-from dbsurf.estimators import spotcheck_pairs
+from dbsurf.estimators.spotcheck import pairs as spotcheck_pairs
 
 f64 = torch.float64
 SIZE = 6

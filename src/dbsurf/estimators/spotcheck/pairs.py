@@ -21,7 +21,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from dbsurf.estimators.spotcheck_cells import Sizes
+from dbsurf.estimators.spotcheck.cells import Sizes
 from dbsurf.gradient.fitting import mix, ratio
 
 # Bits, or classes of all coordinates, for which pairs are learned: memory and time grow with the

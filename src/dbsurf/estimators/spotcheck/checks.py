@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from dbsurf.estimators.spotcheck_cells import Cells
+from dbsurf.estimators.spotcheck.cells import Cells
 from dbsurf.samplers.base import below_one
 
 MIX = 0.1  # share of the checks that are drawn by weight alone; it bounds weight / chance

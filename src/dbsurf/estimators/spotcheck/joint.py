@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dbsurf.distributions import ByLogits, Coordinates
-from dbsurf.estimators.spotcheck_cells import BitCells, Cells, LogitCells, OneHotCells
+from dbsurf.estimators.spotcheck.cells import BitCells, Cells, LogitCells, OneHotCells
 
 
 class MixedCells(Cells):

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu, linear
 
-from dbsurf.estimators.spotcheck_cells import Sizes
+from dbsurf.estimators.spotcheck.cells import Sizes
 from dbsurf.gradient.fitting import ratio
 
 HIDDEN = 64  # width of the hidden layer

@@ -1,4 +1,4 @@
-"""SpotCheck: straight-through with a learned curvature, checked by a few flips, without bias."""
+"""The estimator itself: the steps of a call, and its options."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dbsurf import checks as check
 from dbsurf.checks import in_sight
 from dbsurf.distributions import Combination, Coordinates
 from dbsurf.estimators.local_expectation import check_coordinates
-from dbsurf.estimators.spotcheck_cells import Cells, Sizes
-from dbsurf.estimators.spotcheck_checks import Checks, chances, choose, rows
-from dbsurf.estimators.spotcheck_fade import Fade, either
-from dbsurf.estimators.spotcheck_forms import (
+from dbsurf.estimators.spotcheck.cells import Cells, Sizes
+from dbsurf.estimators.spotcheck.checks import Checks, chances, choose, rows
+from dbsurf.estimators.spotcheck.fade import Fade, either
+from dbsurf.estimators.spotcheck.forms import (
     Evaluated,
     Shown,
     corrected,
@@ -22,9 +22,9 @@ from dbsurf.estimators.spotcheck_forms import (
     leave_one_out,
     predicted,
 )
-from dbsurf.estimators.spotcheck_joint import cells_of
-from dbsurf.estimators.spotcheck_memory import Known, Memory
-from dbsurf.estimators.spotcheck_pairs import compared, left_over
+from dbsurf.estimators.spotcheck.joint import cells_of
+from dbsurf.estimators.spotcheck.memory import Known, Memory
+from dbsurf.estimators.spotcheck.pairs import compared, left_over
 from dbsurf.gradient.context import check_first_call
 from dbsurf.gradient.declaration import RELAXABLE_PARTS, GradF, Variant
 from dbsurf.gradient.estimator import Estimator
@@ -87,9 +87,9 @@ class SpotCheck(Estimator[Coordinates]):
     flipped. The correction makes the estimate unbiased for every prediction. C, the scale s of a
     sample and the sizes of the errors are running regressions. For one-hot laws a check moves
     a coordinate to another class, C has an entry for each two classes, and a small network says how
-    much more or less curved than that f is at a sample (`spotcheck_bends`).
+    much more or less curved than that f is at a sample (`spotcheck.bends`).
 
-    For one law of at most 1,024 bits or classes (`spotcheck_pairs.MOST`) the effect of a bit is
+    For one law of at most 1,024 bits or classes (`spotcheck.pairs.MOST`) the effect of a bit is
     fitted by the other bits as well, and $b\,w \odot A(\bar x - p)$ is taken out of g, with
     $\bar x$ the mean of the samples: its mean is 0 for every A and b that are fixed before the
     call. A is a running regression of $\hat\Delta(x_i)$ on x, and b one of g on that fit. This

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from dbsurf.estimators.spotcheck_bends import BendNetwork, Bends, Layers
-from dbsurf.estimators.spotcheck_cells import Cells, Sizes
-from dbsurf.estimators.spotcheck_pairs import Pairs, Slopes
+from dbsurf.estimators.spotcheck.bends import BendNetwork, Bends, Layers
+from dbsurf.estimators.spotcheck.cells import Cells, Sizes
+from dbsurf.estimators.spotcheck.pairs import Pairs, Slopes
 from dbsurf.gradient.fitting import mix, ratio
 
 FEATURES = 3  # of a sample: f, the logarithm of its steepness, the openness of the law

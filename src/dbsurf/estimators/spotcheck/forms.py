@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from dbsurf.distributions import Coordinates
-from dbsurf.estimators.spotcheck_bends import Bends
-from dbsurf.estimators.spotcheck_cells import Cells
-from dbsurf.estimators.spotcheck_checks import Checks, pick, rows
-from dbsurf.estimators.spotcheck_memory import Known, Seen
-from dbsurf.estimators.spotcheck_pairs import Effects, compared
+from dbsurf.estimators.spotcheck.bends import Bends
+from dbsurf.estimators.spotcheck.cells import Cells
+from dbsurf.estimators.spotcheck.checks import Checks, pick, rows
+from dbsurf.estimators.spotcheck.memory import Known, Seen
+from dbsurf.estimators.spotcheck.pairs import Effects, compared
 from dbsurf.gradient.fitting import ratio
 from dbsurf.gradient.function import each
 from dbsurf.gradient.pipeline import Draw
