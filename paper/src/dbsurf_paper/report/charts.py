@@ -141,11 +141,20 @@ def _whole(chart: Chart, columns: int) -> Figure:
     for axis in axes:
         artists, names = axis.get_legend_handles_labels()
         handles |= dict(zip(names, artists, strict=True))
-    figure.legend(
-        list(handles.values()), list(handles), loc="outside lower center", ncols=max(4, 2 * columns)
-    )
+    _legend_below(figure, handles, max(4, 2 * columns))
     add_finding(figure, chart.finding)
     return figure
+
+
+def _legend_below(figure: Figure, handles: dict[str, Artist], columns: int) -> None:
+    """A legend below all panels, with as many columns as fit, at most so many."""
+    for count in range(columns, 0, -1):
+        legend = figure.legend(
+            list(handles.values()), list(handles), loc="outside lower center", ncols=count
+        )
+        if count == 1 or legend.get_window_extent().width <= figure.bbox.width:
+            return
+        legend.remove()
 
 
 def draw(axis: Axes, panel: Panel, look: dict[str, Look], *, hover: bool = False) -> None:
