@@ -19,6 +19,7 @@ CASES = [
     ("mdsurf", {}, torch.float32),
     ("doublecv", {}, torch.float32),
     ("spotcheck", {"size": 5}, torch.float64),
+    ("spotcheck", {"size": 5, "pooled": True}, torch.float64),
 ]
 
 pytestmark = pytest.mark.skipif(
@@ -44,10 +45,10 @@ class Model(nn.Module):
     def forward(self, h: Tensor) -> Tensor:
         dist = Independent(Bernoulli(logits=self.encoder(h), validate_args=False), 1)
 
-        def f(x: Tensor) -> Tensor:
+        def f(x: Tensor, h: Tensor) -> Tensor:
             return (self.decoder(x) - h).square().sum(-1)
 
-        return self.estimator(f, dist).mean()
+        return self.estimator(f, dist, inputs=h).mean()
 
 
 def step(model: nn.Module, forward, h: Tensor) -> tuple[Tensor, list[Tensor]]:

@@ -184,7 +184,7 @@ def test_spotcheck_is_exact_over_samples_and_checks(mix, n, m):
     estimator = taught_by_nothing(parts, n, m)
     samples, mass = every_outcome(parts, n, systematic=True)
     law = coordinates(laws(parts, len(mass)))
-    cells, known = estimator.prepare(law, None, entangled)
+    cells, known, _ = estimator.prepare(law, None, entangled)
     assert known.size.std() > 1e-3
     chance = chances(cells, cells.flat(samples), known.size)
     chance = chance if chance.shape[0] == n else (chance / n).expand(n, -1, -1)

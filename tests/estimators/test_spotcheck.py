@@ -147,6 +147,8 @@ def arbitrary(n: int, m: int, probs: Tensor, seed: int = 0) -> dbsurf.SpotCheck:
         square.copy_(square + square.T).diagonal().abs_()
         memory.pairs.totals.copy_(torch.tensor([50.0, 2.0, 0.7 + seed / 100, 1.0]))
         memory.pairs.within.copy_(torch.tensor([3.0, 0.6 + seed / 100, 1.0, 2.0]))
+        if memory.blend is not None:
+            memory.blend.sums.abs_()
         if memory.bends is not None:
             memory.bends.values.mul_(0.2)
             memory.bends.moments[1].abs_()
@@ -161,6 +163,10 @@ def arbitrary(n: int, m: int, probs: Tensor, seed: int = 0) -> dbsurf.SpotCheck:
     assert known.slopes.trust > 0.5
     assert known.slopes.level.abs().min() > 1e-3
     assert (known.layers is None) == (probs.ndim == 1)
+    if probs.ndim == 1 and n > 1:
+        assert known.share.max() > 0.05
+    else:
+        assert known.share is None
     return estimator
 
 
@@ -271,7 +277,7 @@ def test_the_weight_of_a_check_is_bounded(name, n, m):
     for _ in range(20):
         size = 10 ** (8 * torch.randn(entries, generator=random, dtype=f64)).clamp(-300, 300)
         start = torch.rand(len(mass), generator=random, dtype=f64)
-        sample, cell, chance = choose(chances(cells, flat, size), n, m, start)
+        sample, cell, chance, _ = choose(chances(cells, flat, size), n, m, start)
         for j in range(m):
             change = torch.zeros_like(flat)
             place = torch.arange(len(mass))

@@ -62,6 +62,7 @@ class Estimator(nn.Module, ABC, Generic[Law]):
             is not for several threads at once.
         needs_call: whether it has to be called as ``E(f, dist)``, because samples and f-values are
             not enough: it evaluates f at further points, or uses the noise behind its samples.
+        probes_after_f: whether `probe` comes after f, because its points depend on the f-values.
         variants: its forms, as tables and figures show them.
     """
 
@@ -71,6 +72,7 @@ class Estimator(nn.Module, ABC, Generic[Law]):
     objective: str = "mean"
     learns: bool = False
     needs_call: bool = False
+    probes_after_f: bool = False
     variants: tuple[Variant, ...] = ()
 
     n: int
@@ -129,8 +131,10 @@ class Estimator(nn.Module, ABC, Generic[Law]):
         return None
 
     def probe(self, draw: Draw[Law], f: Evaluator) -> Any:
-        """Evaluate f at further points that depend on the draw, before its values are known.
+        """Evaluate f at further points that depend on the draw.
 
+        It comes before f is evaluated at the samples, or after that with `probes_after_f`. The
+        points must not depend on the gradient of f, which may be known only in the backward pass.
         The result replaces ``draw.hidden``. Called only where `draw_samples` has kept something, so
         not for samples that the caller gave.
         """

@@ -67,20 +67,42 @@ class Evaluator:
 
     def __call__(self, samples: Any) -> Tensor:
         """The values of f, ``(n, *batch)``, with their graph."""
+        values, self.aux = self._in_chunks(samples, None)
+        return values
+
+    def beside(self, points: Any, elements: Tensor | None = None) -> Tensor:
+        """The values of f at points that are not the samples, whose aux stays as it is.
+
+        Args:
+            points: ``(k, *batch, *event)``.
+            elements: the number of the batch element that each point belongs to, ``(k, *batch)``,
+                if that is not the one of its place; f then gets the inputs of these elements.
+        """
+        if elements is not None and self.inputs is None:
+            raise ValueError(
+                "inputs must be what f needs to know of a batch element where f is evaluated for "
+                "some elements only, got None: use E(f, dist, inputs=...)"
+            )
+        values, _ = self._in_chunks(points, elements)
+        return values
+
+    def _in_chunks(self, samples: Any, elements: Tensor | None) -> tuple[Tensor, Any]:
+        """Values and aux, for a few samples at a time if that was asked for."""
         if self.chunk is None:
-            values, self.aux = self._ask(samples)
-            return values
+            return self._ask(samples, elements)
         count = tensors_in(samples)[0].shape[0]
         answers = []
         for start in range(0, count, self.chunk):
-            part = each(lambda x, start=start: x[start : start + self.chunk], samples)  # type: ignore[misc]
+            some = slice(start, start + self.chunk)
+            part = each(lambda x, some=some: x[some], samples)  # type: ignore[misc]
+            theirs = None if elements is None else elements[some]
             # Activations of f are not kept but computed again, one chunk at a time.
-            keep = not torch.is_grad_enabled()
-            answers.append(
-                self._ask(part) if keep else checkpoint(self._ask, part, use_reentrant=False)
-            )
-        self.aux = [aux for _, aux in answers] if self.has_aux else None
-        return torch.cat([values for values, _ in answers])
+            if torch.is_grad_enabled():
+                answers.append(checkpoint(self._ask, part, theirs, use_reentrant=False))
+            else:
+                answers.append(self._ask(part, theirs))
+        aux = [aux for _, aux in answers] if self.has_aux else None
+        return torch.cat([values for values, _ in answers]), aux
 
     def _check_inputs(self) -> None:
         if isinstance(self.inputs, Tensor):
@@ -135,7 +157,7 @@ class Evaluator:
         rest = iter(usable)
         return each(lambda _: next(rest), inputs)
 
-    def _ask(self, samples: Any) -> tuple[Tensor, Any]:
+    def _ask(self, samples: Any, elements: Tensor | None) -> tuple[Tensor, Any]:
         """Values and aux for some of the samples."""
         tensors = [samples] if isinstance(samples, Tensor) else tensors_in(samples)
         shape = wanted = torch.Size((tensors[0].shape[0], *self.batch_shape))
@@ -150,7 +172,7 @@ class Evaluator:
         if self.inputs is None and not self.autocast:
             answer, aux = self.f(given), None
         else:
-            answer, aux = self._call(given, shape[0]), None
+            answer, aux = self._call(given, shape[0], elements), None
         with torch.no_grad():
             after = list(map(Tensor.sum, tensors)) if look else []
         # (torch's version counter misses x.data.sub_(1), the sum misses a permutation.)
@@ -166,14 +188,18 @@ class Evaluator:
             answer = _as_tensor(answer, wanted, tensors[0])
         return function_values(answer, wanted, finite=look).reshape(shape), aux
 
-    def _call(self, samples: Any, count: int) -> Any:
+    def _call(self, samples: Any, count: int, elements: Tensor | None) -> Any:
         """f with the data beside the samples, and with the caller's autocast."""
         with ExitStack() as stack:
             for device, dtype in self.autocast:
                 stack.enter_context(torch.autocast(device, dtype))
             if self.inputs is None:
                 return self.f(samples)
-            inputs = each(lambda x: x.expand(count, *x.shape), self.inputs)
+            if elements is None:
+                inputs = each(lambda x: x.expand(count, *x.shape), self.inputs)
+            else:
+                dims, batch = len(self.batch_shape), self.batch_shape.numel()
+                inputs = each(lambda x: x.reshape(batch, *x.shape[dims:])[elements], self.inputs)
             if self.fold:
                 inputs = each(self._flatten, inputs)
             if isinstance(inputs, dict):

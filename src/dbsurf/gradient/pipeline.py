@@ -2,7 +2,7 @@
 
     draw      draw the samples, and keep what else of the draw an estimator needs
     prepare   read the state and evaluate f at points that do not depend on the samples
-    probe     evaluate f at further points that depend on the draw
+    probe     evaluate f at further points that depend on the draw (after f, if they depend on it)
     f         evaluate f at the samples; this happens nowhere else
     combine   compute the weights of the scores; no side effects
     learn     update the state, after the gradient is computed, in training mode
@@ -126,7 +126,7 @@ class Call(Generic[Law]):
         self.wants_grad_f = self.required or learning
 
     def begin(self, generator: torch.Generator | None, samples: Any = None) -> Draw[Law]:
-        """Draw, prepare and probe: everything before f is evaluated at the samples."""
+        """Everything before f is evaluated at the samples: draw, prepare and, usually, probe."""
         estimator, law = self.estimator, self.law
         if self.context is not None:
             check_context(self.context, law, finite=estimator.validate)
@@ -138,9 +138,15 @@ class Call(Generic[Law]):
                 drawn = Drawn(samples)
             prepared = estimator.prepare(law, self.context, self.f)
             draw = Draw(law, *drawn, self.context, prepared, NOT_YET, NOT_YET)
-            if draw.hidden is not None:
-                draw = replace(draw, hidden=estimator.probe(draw, self.f))
+            if not estimator.probes_after_f:
+                draw = self._probed(draw)
         return draw
+
+    def _probed(self, draw: Draw[Law]) -> Draw[Law]:
+        """The draw with f at further points; samples that the caller gave have none."""
+        if draw.hidden is None:
+            return draw
+        return replace(draw, hidden=self.estimator.probe(draw, self.f))
 
     def evaluated(self, draw: Draw[Law]) -> tuple[Tensor, Any]:
         """f at the samples, and its gradient there where it is used."""
@@ -195,7 +201,10 @@ class Call(Generic[Law]):
                 self.estimator.learn(draw, combination)
 
     def _complete(self, draw: Draw[Law], f_values: Tensor, grad_f: Any) -> Draw[Law]:
-        """The draw with the f-values: detached, at least float32, minus the caller's baseline."""
+        """The draw with the f-values: detached, at least float32, minus the caller's baseline.
+
+        And with f at further points, if these depend on the f-values.
+        """
         f_values = f_values.detach()
         if f_values.dtype.itemsize < 4:
             f_values = f_values.float()
@@ -204,7 +213,11 @@ class Call(Generic[Law]):
             f_values = f_values - baseline
         if grad_f is None:
             grad_f = self.without_grad_f(draw) if self.required else NOT_YET
-        return replace(draw, f_values=f_values, grad_f=grad_f, baseline=baseline)
+        draw = replace(draw, f_values=f_values, grad_f=grad_f, baseline=baseline)
+        if self.estimator.probes_after_f:
+            with torch.no_grad():
+                draw = self._probed(draw)
+        return draw
 
     def without_grad_f(self, draw: Draw[Law]) -> Any:
         """Zeros, where f has no gradient and the estimate is right without; else an error."""

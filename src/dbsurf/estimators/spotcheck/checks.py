@@ -20,11 +20,13 @@ class Checks(NamedTuple):
         sample: number of the sample.
         cell: the move.
         chance: how often this pair is drawn in expectation, divided by m.
+        element: the batch element, ``(B,)`` where every element has m checks.
     """
 
     sample: Tensor
     cell: Tensor
     chance: Tensor
+    element: Tensor
 
 
 def chances(cells: Cells, samples: Tensor, size: Tensor) -> Tensor:
@@ -35,15 +37,15 @@ def chances(cells: Cells, samples: Tensor, size: Tensor) -> Tensor:
     """
     weight = cells.weight(samples)
     best = weight * cells.lookup(size, samples)
-    return torch.addcmul(best * ((1 - MIX) * _over_sum(best)), weight, MIX * _over_sum(weight))
+    return torch.addcmul(best * ((1 - MIX) * over_sum(best)), weight, MIX * over_sum(weight))
 
 
-def _over_sum(tensor: Tensor) -> Tensor:
-    """1 / sum over samples and cells, ``(1, B, 1)``; 0 if there is nothing.
+def over_sum(tensor: Tensor, axes: tuple[int, ...] = (0, -1)) -> Tensor:
+    """1 / sum over samples and cells, ``(1, B, 1)``, or over other axes; 0 if there is nothing.
 
     A sum below the normal numbers is nothing: its reciprocal may be infinite.
     """
-    total = tensor.sum((0, -1), keepdim=True)
+    total = tensor.sum(axes, keepdim=True)
     return torch.where(total >= torch.finfo(total.dtype).tiny, total.reciprocal(), 0)
 
 
@@ -67,21 +69,21 @@ def choose(chance: Tensor, n: int, m: int, start: Tensor) -> Checks:
     # (No chance is drawn as if it were smaller than the uniforms' distance; that of an element
     # whose weights are all 0 is, and it has no gradient.)
     own = flat.gather(-1, index).clamp(min=torch.finfo(flat.dtype).eps / 2)
+    element = torch.arange(batch, device=chance.device)
     if shared == n:
-        return Checks((index % n).T, (index // n).T, own.T)
+        return Checks((index % n).T, (index // n).T, own.T, element)
     before = cumulative.gather(-1, index) - own
     sample = ((points - before) / own * n).long().clamp(0, n - 1)  # by where in its cell a point is
-    return Checks(sample.T, index.T, own.T / n)
+    return Checks(sample.T, index.T, own.T / n, element)
 
 
-def rows(tensor: Tensor, sample: Tensor) -> Tensor:
-    """Of ``(n, B, k)`` the samples ``(m, B)``: ``(m, B, k)``."""
-    return tensor[sample, torch.arange(sample.shape[-1], device=sample.device)]
+def rows(tensor: Tensor, checks: Checks) -> Tensor:
+    """Of ``(n, B, ...)`` the samples that are checked, ``(m, B, ...)``."""
+    return tensor[checks.sample, checks.element]
 
 
 def pick(tensor: Tensor, checks: Checks) -> Tensor:
     """Of ``(n or 1, B or 1, M)`` what belongs to the checks, ``(m, B)``."""
-    sample, cell, _ = checks
-    element = torch.arange(cell.shape[-1], device=cell.device)
+    sample, cell, _, element = checks
     sample = sample if tensor.shape[0] > 1 else torch.zeros_like(sample)
     return tensor[sample, element if tensor.shape[1] > 1 else torch.zeros_like(element), cell]

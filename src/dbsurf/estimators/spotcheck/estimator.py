@@ -25,6 +25,7 @@ from dbsurf.estimators.spotcheck.forms import (
 from dbsurf.estimators.spotcheck.joint import cells_of
 from dbsurf.estimators.spotcheck.memory import Known, Memory
 from dbsurf.estimators.spotcheck.pairs import compared, left_over
+from dbsurf.estimators.spotcheck.pool import Pool, choose_shared, groups_of, shared_chances
 from dbsurf.gradient.context import check_first_call
 from dbsurf.gradient.declaration import RELAXABLE_PARTS, GradF, Variant
 from dbsurf.gradient.estimator import Estimator
@@ -42,18 +43,27 @@ class Random(NamedTuple):
         plain: whether this call has plain samples only, a boolean tensor.
         others: the samples beyond the first n, for that case, ``(m, B, M)``.
         start: the first of the systematic points that choose the checks, ``(B,)``.
+        first: the same for the batch, ``(1,)``, where its elements share the checks.
     """
 
     plain: Tensor
     others: Tensor | None
     start: Tensor
+    first: Tensor | None = None
 
 
 class Prepared(NamedTuple):
-    """What is fixed before f is evaluated: the moves of the samples, and what is known of them."""
+    """What is fixed before f is evaluated: the moves of the samples, and what is known of them.
+
+    Attributes:
+        cells: the moves.
+        known: what was learned from checks.
+        larger: how large errors are by the rank of f, where elements share the checks.
+    """
 
     cells: Cells
     known: Known
+    larger: Tensor | None = None
 
 
 class Probed(NamedTuple):
@@ -64,12 +74,14 @@ class Probed(NamedTuple):
         points: ``(m, B, M)``.
         values: f there, ``(m, *batch)``.
         checks: what was moved; None if nothing was.
+        groups: the group of every sample by the rank of f, where elements share the checks.
     """
 
     plain: Tensor
     points: Tensor
     values: Tensor
     checks: Checks | None
+    groups: Tensor | None = None
 
 
 @register
@@ -111,6 +123,11 @@ class SpotCheck(Estimator[Coordinates]):
         n: number of samples.
         checks: number of checks; None for n. For one-hot laws, or if f has no parameters of its
             own, try fewer samples and more checks, as in ``SpotCheck(1, checks=3)``.
+        pooled: draw the checks of a batch together, as many as ``checks`` for each element, most of
+            them at samples whose values of f had large errors so far. For heavy tails: where for
+            most elements flips change nothing, and for a few very much. f is then evaluated several
+            times for some elements and not at all for others, so all that it needs to know of an
+            element must come by ``inputs=``.
         decay: factor on the running sums at each call.
         size: number of bits, or (coordinates, classes) of a one-hot law, or a list of these for
             several laws, to build the state at once instead of at the first call.
@@ -155,6 +172,7 @@ class SpotCheck(Estimator[Coordinates]):
         n: int,
         *,
         checks: int | None = None,
+        pooled: bool = False,
         decay: float = 0.99,
         size: int | tuple[int, int] | list[int | tuple[int, int]] | None = None,
         validate: bool = True,
@@ -165,6 +183,8 @@ class SpotCheck(Estimator[Coordinates]):
         check.decay(decay)
         self.decay = decay
         self.fade = Fade()
+        self.pool = Pool(decay) if check.flag(pooled, "pooled") else None
+        self.probes_after_f = pooled
         self.memory: Memory | None = None
         if size is not None:
             self._build(_sizes(size), self.fade.second.device)
@@ -190,37 +210,48 @@ class SpotCheck(Estimator[Coordinates]):
         uniforms = cells.spread_uniforms(n, generator)
         like = torch.empty(law.batch_shape.numel(), dtype=cells.dtype, device=law.device)
         start = uniform(like, 1, generator)[0]
+        first = None if self.pool is None else uniform(like.new_empty(1), 1, generator)[0]
         if in_sight(plain) and not plain:
-            return Drawn(cells.unflat(cells.spread(uniforms, n)), Random(plain, None, start))
+            return Drawn(cells.unflat(cells.spread(uniforms, n)), Random(plain, None, start, first))
         every = cells.plain(cells.uniforms(self.evaluations, generator))
-        first = either(plain, lambda: every[:n], lambda: cells.spread(uniforms, n))
-        return Drawn(cells.unflat(first), Random(plain, every[n:], start))
+        samples = either(plain, lambda: every[:n], lambda: cells.spread(uniforms, n))
+        return Drawn(cells.unflat(samples), Random(plain, every[n:], start, first))
 
     def prepare(self, law: Coordinates, context: Tensor | None, f: Evaluator) -> Prepared:
         cells = cells_of(law)
-        known = self._memory_for(cells, law.device).read(cells, cells.dtype)
-        return Prepared(cells, known)
+        near = self.fade.near() & (self.n > 1)  # (one sample has no leave-one-out)
+        known = self._memory_for(cells, law.device).read(cells, cells.dtype, near)
+        return Prepared(cells, known, None if self.pool is None else self.pool.read(cells.dtype))
 
     def probe(self, draw: Draw[Coordinates], f: Evaluator) -> Probed:
         """Choose the checks and evaluate f there, or at the samples beyond the first n."""
-        (cells, known), (plain, others, start) = draw.prepared, draw.hidden
+        (cells, known, larger), (plain, others, start, first) = draw.prepared, draw.hidden
         if in_sight(plain) and plain:
-            return Probed(plain, others, f(cells.unflat(others)).detach(), None)
-        samples = cells.flat(draw.samples)
-        checks = choose(chances(cells, samples, known.size), self.n, self.checks, start)
-        moved = cells.moved(rows(samples, checks.sample), checks.cell)
+            return Probed(plain, others, f.beside(cells.unflat(others)).detach(), None)
+        samples, groups, elements = cells.flat(draw.samples), None, None
+        if larger is None:
+            checks = choose(chances(cells, samples, known.size), self.n, self.checks, start)
+        else:
+            groups = groups_of((draw.f_values + draw.baseline).reshape(samples.shape[:-1]))
+            chance = shared_chances(cells, samples, known.size, larger[groups])
+            checks = choose_shared(chance, self.checks, first, start)
+            own = torch.arange(samples.shape[1], device=samples.device)
+            elements = torch.where(plain, own, checks.element)
+            elements = elements.reshape(-1, *draw.law.batch_shape)
+        moved = cells.moved(rows(samples, checks), checks.cell)
         points = moved if others is None else either(plain, lambda: others, lambda: moved)
-        return Probed(plain, points, f(cells.unflat(points)).detach(), checks)
+        values = f.beside(cells.unflat(points), elements).detach()
+        return Probed(plain, points, values, checks, groups)
 
     # --- the estimate ---------------------------------------------------------------------------
 
     def combine(self, draw: Draw[Coordinates]) -> Combination:
         if draw.hidden is None:
             raise needs_own_samples(self)
-        (cells, known), plain = draw.prepared, draw.hidden.plain
+        (cells, known, _), plain = draw.prepared, draw.hidden.plain
         at = Evaluated.of(draw)
         if in_sight(plain) and plain:
-            gradient, shown = leave_one_out(cells, known, at), Shown()
+            gradient, shown = leave_one_out(cells, known, *at.together()), Shown()
             if known.slopes is not None:
                 effects = effects_of(cells, at, predicted(cells, known, at))
                 within = compared(known.slopes, *at.together())
@@ -228,7 +259,8 @@ class SpotCheck(Estimator[Coordinates]):
         else:
             gradient, shown = corrected(cells, known, at, draw.hidden.checks)
             if not in_sight(plain):
-                gradient = torch.where(plain, leave_one_out(cells, known, at), gradient)
+                every = leave_one_out(cells, known, *at.together())
+                gradient = torch.where(plain, every, gradient)
                 if known.slopes is not None and shown.within is not None:
                     within = compared(known.slopes, *at.together())
                     shown = shown._replace(within=torch.where(plain, within, shown.within))
@@ -240,13 +272,18 @@ class SpotCheck(Estimator[Coordinates]):
         if draw.f_values.numel() == 0:  # an empty batch says nothing
             return
         known, plain = draw.prepared.known, draw.hidden.plain
-        gradient, (seen, effects, within) = combination.memo
+        gradient, (seen, effects, within, blended) = combination.memo
         memory, left = self.memory, None
         if memory is not None and seen is not None:
             memory.update(known, seen, ~plain)
+            if self.pool is not None:
+                groups = rows(draw.hidden.groups, draw.hidden.checks)
+                self.pool.update(groups, known, seen, ~plain)
         if memory is not None and memory.pairs is not None and within is not None:
             memory.pairs.update(known.slopes, effects, within, ~plain)
             left = left_over(within, known.slopes.trust)
+        if memory is not None and memory.blend is not None and blended is not None:
+            memory.blend.update(blended, ~plain)
         self.fade.update(plain, gradient, left)
 
     # --- state ----------------------------------------------------------------------------------
@@ -276,7 +313,7 @@ class SpotCheck(Estimator[Coordinates]):
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def extra_repr(self) -> str:
-        return f"n={self.n}, checks={self.checks}"
+        return f"n={self.n}, checks={self.checks}{', pooled=True' if self.pool is not None else ''}"
 
 
 # --- sizes ----------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ WARM = 20  # calls before the forms are compared
 PRICE = 0.02  # of the variance, for trying the form that is not in use
 PATIENCE = 16  # calls between two such tries, at least
 DECAY = 0.98
+NEAR = 20.0  # times the variance of checks, up to which plain samples are of use beside them
 
 
 class Fade(nn.Module):
@@ -61,6 +62,11 @@ class Fade(nn.Module):
             due = due | (~best & self._plain_is_better(promise) & (since >= PATIENCE))
         in_turn = (calls >= WARM) & (calls % 2 == 1)
         return torch.where(calls < 2 * WARM, in_turn, best ^ due)
+
+    def near(self) -> Tensor:
+        """Whether plain samples are not much worse than checks, as far as is known; a boolean."""
+        plain, checked = self.second[1] * self.tried[0], self.second[0] * self.tried[1]
+        return (plain <= NEAR * checked) | (self.tried.amin() == 0)
 
     def _plain_is_better(self, factor: Tensor | int) -> Tensor:
         return factor * self.second[1] * self.tried[0] < self.second[0] * self.tried[1]

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from dbsurf.distributions import Coordinates
 from dbsurf.estimators.spotcheck.bends import Bends
+from dbsurf.estimators.spotcheck.blend import Blended
 from dbsurf.estimators.spotcheck.cells import Cells
 from dbsurf.estimators.spotcheck.checks import Checks, pick, rows
 from dbsurf.estimators.spotcheck.memory import Known, Seen
@@ -87,25 +88,29 @@ class Shown(NamedTuple):
         seen: by its checks; None if it had none.
         effects: by the gradient of f, of pairs of bits; None where they are not learned.
         within: by f at several samples, of the form that pairs make; None too.
+        blended: by its two gradients; None if it had one.
     """
 
     seen: Seen | None = None
     effects: Effects | None = None
     within: Tensor | None = None
+    blended: Blended | None = None
 
 
 # --- the gradient ---------------------------------------------------------------------------------
 
 
 def corrected(cells: Cells, known: Known, at: Evaluated, checks: Checks) -> tuple[Tensor, Shown]:
-    """The gradient from predicted changes and their errors, and what the call has shown."""
-    sample, cell, chance = checks
+    """The gradient from predicted changes and their errors, and what the call has shown.
+
+    A share of it is leave-one-out over the same samples.
+    """
+    sample, cell, chance, element = checks
     samples, values = at.samples, at.values
     batch, count = samples.shape[1:]
     guess = predicted(cells, known, at)
-    difference = at.others - values.gather(0, sample)  # (m, B)
+    difference = at.others - rows(values, checks)  # (m, B)
     error = difference - pick(guess.change, checks)
-    element = torch.arange(batch, device=samples.device)
     place = ((sample * batch + element) * count + cell).flatten()
     correction = (error / (len(chance) * chance)).flatten()
     change = guess.change.reshape(-1).scatter_add(0, place, correction)
@@ -123,9 +128,9 @@ def corrected(cells: Cells, known: Known, at: Evaluated, checks: Checks) -> tupl
         entry=entry,
         share=pick(cells.weight(samples), checks).square() / chance,
         rest=difference - pick(guess.linear, checks),
-        scale=guess.scale.gather(0, sample),
+        scale=rows(guess.scale, checks),
         error=error,
-        standard=rows(guess.standard, sample),
+        standard=rows(guess.standard, checks),
         raw=guess.raw,
         bends=None,
     )
@@ -136,12 +141,15 @@ def corrected(cells: Cells, known: Known, at: Evaluated, checks: Checks) -> tupl
         slope = torch.zeros_like(guess.change).reshape(-1).scatter_add(0, place, slope)
         by_found = cells.by_both_ends(samples, slope.reshape(samples.shape))
         seen = seen._replace(bends=(guess.bends, by_found))
-    return gradient, Shown(seen, effects, within)
+    if known.share is None:
+        return gradient, Shown(seen, effects, within)
+    difference = gradient - leave_one_out(cells, known, samples, values)
+    shown = Shown(seen, effects, within, Blended(gradient, difference))
+    return torch.addcmul(gradient, known.share, difference, value=-1), shown
 
 
-def leave_one_out(cells: Cells, known: Known, at: Evaluated) -> Tensor:
-    """The gradient from plain samples alone, with the form of pairs as a control variate."""
-    samples, values = at.together()
+def leave_one_out(cells: Cells, known: Known, samples: Tensor, values: Tensor) -> Tensor:
+    """The gradient from samples and f there alone, with the form of pairs as a control variate."""
     slopes = known.slopes
     if slopes is None:
         return cells.leave_one_out(samples, values)

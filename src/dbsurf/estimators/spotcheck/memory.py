@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from dbsurf.estimators.spotcheck.bends import BendNetwork, Bends, Layers
+from dbsurf.estimators.spotcheck.blend import Blend
 from dbsurf.estimators.spotcheck.cells import Cells, Sizes
 from dbsurf.estimators.spotcheck.pairs import Pairs, Slopes
 from dbsurf.gradient.fitting import mix, ratio
@@ -32,6 +33,7 @@ class Known(NamedTuple):
         deviation: their standard deviation.
         slopes: of the effects of bits in the other bits; None where they are not learned.
         layers: the network that scales the table at a sample; None where there is none.
+        share: of leave-one-out in the gradient, ``(M,)``; None where it has none.
     """
 
     table: Tensor
@@ -41,6 +43,7 @@ class Known(NamedTuple):
     deviation: Tensor
     slopes: Slopes | None
     layers: Layers | None
+    share: Tensor | None
 
 
 class Seen(NamedTuple):
@@ -98,9 +101,16 @@ class Memory(nn.Module):
         self.register_buffer("counts", torch.zeros(2))  # decayed numbers of checks and of calls
         self.pairs = Pairs.of(sizes, decay)
         self.bends = BendNetwork.of(sizes, FEATURES)
+        self.blend = Blend.of(sizes, decay)
 
-    def read(self, cells: Cells, dtype: torch.dtype) -> Known:
-        """All that the next call uses."""
+    def read(self, cells: Cells, dtype: torch.dtype, near: Tensor) -> Known:
+        """All that the next call uses.
+
+        Args:
+            cells: the moves.
+            dtype: the precision.
+            near: whether leave-one-out may be of use beside the checks, a boolean tensor.
+        """
         tables, scale = self.tables.to(dtype), self.scale.to(dtype)
         checks, calls = self.counts.to(dtype)
         warm = calls > (1 - self.decay ** (WARM - 0.5)) / (1 - self.decay)  # WARM calls or more
@@ -116,7 +126,8 @@ class Memory(nn.Module):
         scale = torch.where(warm, _solved(scale), 0)
         slopes = None if self.pairs is None else self.pairs.read(dtype)
         layers = None if self.bends is None else self.bends.read(dtype)
-        return Known(shrunk[0], size, scale, mean.clone(), deviation, slopes, layers)
+        share = None if self.blend is None else self.blend.read(near, dtype)
+        return Known(shrunk[0], size, scale, mean.clone(), deviation, slopes, layers, share)
 
     def update(self, known: Known, seen: Seen, checked: Tensor) -> None:
         """Add one call to the sums, if it was one that checked."""
