@@ -4,7 +4,8 @@ Run with `python paper/studies/league.py`. It does the problems of `dbsurf leagu
 other, hours on one core, and then the long trainings once more with QuadraticCV learning along from
 their first step. SpotCheck and its peers, younger than the rest, have runs of their own. Finished
 runs, here or in the documentation's `runs.zip`, are not repeated, and a broken one goes on from its
-checkpoint. `--report` only writes what the finished runs say.
+checkpoint. `--run WORD` does those with this word in their name, `--again` does them even if the
+documentation has them. `--report` only writes what the finished runs say.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ from pages import insert, of_kind, origins, publish, restore, save_csv, save_fig
 
 RUNS, RESULTS = Path("runs/league"), Path("docs/results/league")
 PAGE, SPOTCHECK = Path("docs/league.md"), Path("docs/spotcheck.md")
-_FEW = {"along": 0, "converge": 1, "evaluations": (2, 4, 8), "steps": 1_000, "draws": 100}
-_GATES = (FLAGSHIP, "spotcheck checks=3", QUADRATIC, "mdsurf", "bitflip", "ugc", "reinmax")
 PEERS = ("bitflip", "ugc")  # younger than the rest, too
+_FEW = {"along": 0, "converge": 1, "evaluations": (2, 4, 8), "steps": 1_000, "draws": 100}
+_POOLED = ("spotcheck pooled=true", "spotcheck checks=3 pooled=true")
+_GATES = (FLAGSHIP, "spotcheck checks=3", *_POOLED, QUADRATIC, "mdsurf", *PEERS, "reinmax")
 #: Younger problems, with a few estimators.
 CHOSEN: dict[str, dict[str, Any]] = {
     "two-layer-common": {"estimators": (FLAGSHIP, QUADRATIC, "mdsurf", "reinmax")},
@@ -131,10 +133,14 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--report", action="store_true", help="run nothing")
     parser.add_argument("--runs", type=Path, default=RUNS, help="folder of the runs")
+    parser.add_argument("--run", default="", metavar="WORD", help="only runs with it in their name")
+    parser.add_argument("--again", action="store_true", help="even if the documentation has them")
     arguments = parser.parse_args()
     RUNS = arguments.runs
-    restore(RESULTS / "runs.zip", RUNS)
+    wanted = [one for one in plan() if arguments.run in one.name()]
+    again = {one.name() for one in wanted} if arguments.again else set()
+    restore(RESULTS / "runs.zip", RUNS, again)
     if not arguments.report:
-        for one in plan():
+        for one in wanted:
             study.run(one)
     write()

@@ -133,7 +133,7 @@ def test_every_registered_estimator_takes_part_or_has_a_reason():
     assert len(set(labels)) == len(labels)
 
 
-def test_a_new_estimator_joins_without_a_word():
+def test_a_new_estimator_joins_without_a_word(tmp_path):
     class Newcomer(dbsurf.LOORF):
         """One more."""
 
@@ -142,7 +142,7 @@ def test_a_new_estimator_joins_without_a_word():
     dbsurf.register(Newcomer)
     try:
         assert Entrant("newcomer") in entrants.every()[0]
-        options = replace(SMOKE, problem="network")
+        options = replace(SMOKE, problem="network", out=tmp_path)
         one = study.Study(options, tiny(), Life("league", options))
         assert Entrant("newcomer") in one.entrants
     finally:
@@ -150,8 +150,8 @@ def test_a_new_estimator_joins_without_a_word():
 
 
 @pytest.mark.parametrize("name", ["network", "table", "vae", "categorical-vae", "gates-perceptron"])
-def test_at_every_problem_each_is_measured_or_left_out_for_a_reason(name):
-    options = replace(SMOKE, problem=name, images=2)
+def test_at_every_problem_each_is_measured_or_left_out_for_a_reason(name, tmp_path):
+    options = replace(SMOKE, problem=name, images=2, out=tmp_path)
     one = study.Study(options, study.PROBLEMS[name](options), Life("league", options))
     counted = one.counts()
     for entrant in entrants.every()[0]:

@@ -60,14 +60,19 @@ class GatedClassifier(nn.Module):
         hidden = self.features(images)
         return LIMIT * torch.tanh(self.gates(hidden) / LIMIT), hidden.detach()
 
-    def f(self, images: Tensor, classes: Tensor, gates: Tensor) -> Tensor:
-        """The cross-entropy of the gated images; gates ``(n, B, 49)``, values ``(n, B)``."""
+    def f(self, gates: Tensor, images: Tensor, classes: Tensor) -> Tensor:
+        """The cross-entropy ``(n, B)`` of the gated images.
+
+        Args:
+            gates: ``(n, B, 49)``.
+            images: ``(n, B, pixels)``.
+            classes: ``(n, B)``.
+        """
         mask = gates.unflatten(-1, (SIDE, SIDE))
         mask = mask.repeat_interleave(PATCH, -1).repeat_interleave(PATCH, -2)  # (n, B, 28, 28)
         seen = mask * images.unflatten(-1, mask.shape[-2:])
         found = self.classifier(seen.flatten(0, 1).unsqueeze(1))  # (n B, classes)
-        targets = classes.expand(gates.shape[:-1]).flatten()
-        entropy: Tensor = F.cross_entropy(found, targets, reduction="none")
+        entropy: Tensor = F.cross_entropy(found, classes.flatten(), reduction="none")
         return entropy.reshape(gates.shape[:-1])
 
 
@@ -115,14 +120,15 @@ class Gates(Problem):
 
     def place_of(self, batch: Batch, generator: torch.Generator) -> Place:
         images, classes, logits, hidden = batch
-        return Place(lambda x: self._model.f(images, classes, x), bits(logits), hidden, generator)
+        inputs = images, classes
+        return Place(self._model.f, bits(logits), hidden, generator, inputs=inputs)
 
     def step(self, batch: Batch) -> None:
-        images, classes = batch.images, batch.classes
-        logits, _ = self._model(images)
+        logits, _ = self._model(batch.images)
         loss = self._estimator(
-            lambda x: self._model.f(images, classes, x),
+            self._model.f,
             bits(logits),
+            inputs=(batch.images, batch.classes),
             generator=self._streams.samples,
         ).mean()
         self._optimiser.zero_grad()

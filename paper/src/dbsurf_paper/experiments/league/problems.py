@@ -35,25 +35,28 @@ class Place:
     """Where a gradient is estimated.
 
     Attributes:
-        f: maps samples ``(n, batch, *event)`` to values ``(n, batch)``.
+        f: maps samples ``(n, batch, *event)``, and the inputs if there are any, to values
+            ``(n, batch)``.
         law: a batch of independent bits or one-hot vectors.
         context: features for each batch element, for estimators that learn a control variate.
         generator: the source of randomness that f itself uses, and that estimates are drawn with.
         differentiable: whether f has a gradient in x.
         renew: called before every estimate: f then draws anew what all its evaluations share.
+        inputs: what f has to know of each batch element, where it does not know it by itself.
     """
 
-    f: Callable[[Tensor], Tensor]
+    f: Callable[..., Tensor]
     law: Distribution
     context: Tensor | None
     generator: torch.Generator
     differentiable: bool = True
     renew: Callable[[], None] | None = None
+    inputs: tuple[Tensor, ...] | None = None
 
     @property
     def problem(self) -> measure.Problem:
         """The same for the library's own measurements."""
-        words = self.f, self.law, self.context
+        words = self.f, self.law, self.context, self.inputs
         if self.renew is None:
             return measure.Problem(*words, generator=self.generator)
         return Renewed(*words, generator=self.generator, renew=self.renew)

@@ -15,6 +15,7 @@ from dbsurf_paper.report.collect import FINISHED, Run
 FLAGSHIP = "spotcheck"
 QUADRATIC, BLACK_BOX = "quadraticcv", "quadraticcv uses=values"
 USUAL = 4  # evaluations by which estimators are put in order
+TOLD = 0.01  # share of LOORF's longest time that its samples must take to count them by time
 JOINT, CONVERGED = "joint", "converged"
 Row = dict[str, Any]
 
@@ -153,28 +154,27 @@ def time_of(row: Row) -> float:
 def at_equal_time(one: Outcome, row: Row) -> float | None:
     """Its variance over that of LOORF with as many samples as its milliseconds allow.
 
-    LOORF's variance and time are known at a few numbers of samples. A row's time over LOORF's was
-    taken in turns; so it gives its time on the scale of LOORF's own. Between two numbers of samples
-    LOORF's variance is interpolated in logarithms, beyond the last it goes on as between the last
-    two: so that LOORF is not held to whole numbers.
+    LOORF's variance and time are known at a few numbers n of samples. Its time is fitted by a line
+    in n, with errors in proportion to it; a row's time over LOORF's was taken in turns, so that it
+    gives its time on that line. LOORF's variance is interpolated in the logarithm of n - 1, beyond
+    the last n it falls as 1 / (n - 1): so that LOORF is not held to whole numbers. None if the
+    clock does not say that more samples take more time.
     """
     base = sorted((r for r in one.rows if is_baseline(r)), key=lambda r: int(r["evaluations"]))
     usual = [r for r in base if r["evaluations"] in one.counts]
     own = next((r for r in usual if r["evaluations"] == row["evaluations"]), None)
     if own is None or len(usual) < 2:
         return None
-    times = np.maximum.accumulate([float(r["milliseconds"]) for r in usual])  # more is not faster
+    counts = np.array([float(r["evaluations"]) for r in usual])
+    times = np.array([float(r["milliseconds"]) for r in usual])
+    slope, fixed = np.polyfit(counts, times, 1, w=1 / times)
+    if slope * counts[-1] < TOLD * times[-1]:
+        return None
+    time = time_of(row) * (fixed + slope * float(row["evaluations"]))
+    samples = max((time - fixed) / slope, counts[0])
     variances = np.log([float(r["variance"]) for r in usual])
-    time = time_of(row) * float(own["milliseconds"])
-    known, wanted = np.log(times), float(np.log(max(time, times[0])))
-    first = int(np.searchsorted(known, known[-1])) - 1  # the last that takes less time
-    if wanted <= known[-1]:
-        variance = float(np.interp(wanted, known, variances))
-    elif first < 0:  # on a busy machine more samples may have taken no more time
-        variance = float(variances[-1])
-    else:
-        slope = (variances[-1] - variances[first]) / (known[-1] - known[first])
-        variance = float(variances[-1] + slope * (wanted - known[-1]))
+    variance = np.interp(np.log(samples - 1), np.log(counts - 1), variances)
+    variance -= np.log(max(samples - 1, counts[-1] - 1) / (counts[-1] - 1))
     return float(row["ratio"]) * float(own["variance"]) / float(np.exp(variance))
 
 

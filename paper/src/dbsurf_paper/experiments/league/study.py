@@ -166,9 +166,7 @@ class Study(Steps):
         if self.steps >= self.joint - self.along:
             for one in self.learners.values():
                 place = self.problem.place_of(batch, one.generator)
-                one.estimator.estimate(
-                    place.f, place.law, context=place.context, generator=one.generator
-                )
+                place.problem.estimate(one.estimator)
         if self.steps < self.joint:
             self.problem.step(batch)
         self.steps += 1
