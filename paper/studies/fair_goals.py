@@ -25,7 +25,7 @@ def goal_table(
     """Every goal with its outcome on every data set.
 
     Args:
-        waiting: the names of the estimators that are not all trained yet, by data set.
+        waiting: the names of the unbiased estimators that are not all trained yet, by data set.
         short: what was trained for 10,000 steps, with all seeds.
         long: what was trained for 50,000.
         times: milliseconds of a step.
@@ -47,7 +47,7 @@ def goal_table(
             found = {one.series: one for one in runs if one.dataset == dataset}
             outcome = judge(found) if OURS in found else None
             if outcome is not None and judge is ahead_of_all and names:
-                outcome = outcome[0], f"{outcome[1]}; {', '.join(names)} to come"
+                outcome = outcome[0], f"so far {outcome[1]}; {', '.join(names)} to come"
             cells.append(_cell(outcome))
         rows.append(Row(tuple(cells)))
     caption = (

@@ -82,9 +82,17 @@ def at_equal_seconds(chart: Chart) -> str:
     if not gaps:
         return ""
     best = min(gaps, key=lambda name: np.mean(gaps[name]))
-    told = [f"{abs(gap):.1f} {'below' if gap < 0 else 'above'}" for gap in gaps[best]]
     text = f"In the time that LOORF takes, {estimator_name(best)}, the best on average, ends"
-    return f"{text} {', '.join(told)} it, in nats"
+    if max(gaps[best]) < 0:
+        return f"{text} {in_words([f'{-gap:.1f}' for gap in gaps[best]])} nats below it"
+    told = [f"{abs(gap):.1f} {'below' if gap < 0 else 'above'}" for gap in gaps[best]]
+    return f"{text} {in_words(told)} it, in nats"
+
+
+def in_words(parts: Sequence[str]) -> str:
+    """One, two and three."""
+    *first, last = parts
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def lowest_at_four(chart: Chart, count: int = 4) -> str:

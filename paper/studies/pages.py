@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,7 +14,7 @@ from dbsurf_paper.report.charts import save_chart
 from dbsurf_paper.report.document import Block, Chart, Table
 from dbsurf_paper.report.markdown import block_text
 from dbsurf_paper.report.tidy import chart_rows, table_rows
-from dbsurf_paper.runs.folder import ENVIRONMENT
+from dbsurf_paper.runs.folder import ENVIRONMENT, SUMMARY
 from dbsurf_paper.runs.sealed import read_sealed
 
 DIGITS = 6  # of numbers in tables, if nothing else is said
@@ -21,13 +22,24 @@ B = TypeVar("B", Table, Chart)
 KEPT = ("config.json", "environment.json", "rows.json", "summary.json", "*.csv")  # of every run
 
 
-def restore(archive: Path, place: Path) -> None:
-    """Put the runs that the documentation holds where those of this machine are."""
-    if archive.exists():
-        with zipfile.ZipFile(archive) as file:
-            for name in file.namelist():
-                if not (place / name).exists():
+def restore(archive: Path, place: Path, without: Collection[str] = ()) -> None:
+    """Put the runs that the documentation holds where those of this machine are.
+
+    Args:
+        archive: the documentation's.
+        place: the folder of the runs.
+        without: names of runs that are not taken, and are removed where they were taken before.
+    """
+    if not archive.exists():
+        return
+    with zipfile.ZipFile(archive) as file:
+        for name in file.namelist():
+            run, path = Path(name).parts[0], place / name
+            if run not in without:
+                if not path.exists():
                     file.extract(name, place)
+            elif path.name == SUMMARY and path.exists() and path.read_bytes() == file.read(name):
+                shutil.rmtree(place / run)
 
 
 def publish(archive: Path, folders: Sequence[Path]) -> None:

@@ -134,9 +134,13 @@ def test_the_titles_of_figures_are_computed(monkeypatch):
         "After 4 steps DBsurf is 0.5 nats below LOORF"
     )
     assert findings.at_equal_seconds(both) == (
-        "In the time that LOORF takes, QuadraticCV, the best on average, ends 2.0 below, 1.0 "
-        "below it, in nats"
+        "In the time that LOORF takes, QuadraticCV, the best on average, ends 2.0 and 1.0 nats "
+        "below it"
     )
+    mixed = chart(
+        {"loorf": (9.0, 5.0), "arms": (9.0, 3.0)}, {"loorf": (9.0, 5.0), "arms": (9.0, 6.0)}
+    )
+    assert findings.at_equal_seconds(mixed).endswith("ends 2.0 below and 1.0 above it, in nats")
     assert findings.below_zero(chart({"dbsurf": (-0.5, -0.25), "arms": (-0.1, 0.2)})) == (
         "The lead of DBsurf over LOORF is at most 0.5 nats, and 0.2 at the end"
     )
@@ -285,28 +289,28 @@ def test_the_league(page, monkeypatch):
 
 
 def test_in_equal_time(page, monkeypatch):
-    """LOORF has 100, 50 and 25 of variance in 1, 2 and 4 milliseconds: 50 for a row of 2."""
+    """LOORF has 200 / (n - 1) of variance in n / 2 milliseconds."""
     monkeypatch.syspath_prepend(str(STUDIES))
     module = importlib.import_module("dbsurf_paper.experiments.league.results")
     base = {"estimator": "loorf", "loorf_milliseconds": 1.0, "learned": "-", "ratio": 1.0}
     rows = [
-        {**base, "evaluations": n, "variance": 200.0 / n, "milliseconds": n / 2} for n in (2, 4, 8)
+        {**base, "evaluations": n, "variance": 200 / (n - 1), "milliseconds": n / 2}
+        for n in (2, 4, 8)
     ]
     others = [{"estimator": name, "evaluations": 2} for name in ("mdsurf", "arms")]
     one = module.Outcome("VAE", "vae", 2_000, rows=rows)
     for count in (2, 4, 8):
         one.rows += [{**other, "evaluations": count} for other in others]
     own = {"estimator": "spotcheck", "evaluations": 2, "ratio": 0.5, "loorf_milliseconds": 3.0}
-    for milliseconds, wanted in ((3.0, 0.5), (6.0, 1.0), (24.0, 4.0), (1.0, 0.5)):
+    # The same time, that of four samples, of six, of sixteen; never that of one.
+    for milliseconds, wanted in ((3.0, 0.5), (6.0, 1.5), (9.0, 2.5), (24.0, 7.5), (1.0, 0.5)):
         found = module.at_equal_time(one, {**own, "milliseconds": milliseconds})
-        assert found == pytest.approx(
-            wanted
-        )  # (beyond the last as before; never below two samples)
+        assert found == pytest.approx(wanted)
     assert module.at_equal_time(one, {**own, "evaluations": 3, "milliseconds": 3.0}) is None
     for row in rows:
         row["milliseconds"] = 1.0
-    found = module.at_equal_time(one, {**own, "milliseconds": 24.0})
-    assert found == pytest.approx(2.0)  # no time tells the numbers of samples apart: the largest
+    # No time tells the numbers of samples apart.
+    assert module.at_equal_time(one, {**own, "milliseconds": 24.0}) is None
 
 
 def test_spotcheck_along_a_training(page, monkeypatch):
@@ -382,6 +386,23 @@ def test_the_fair_study(page, monkeypatch):
     assert (page.parent / "results" / "figure1-upper.png").exists()
 
 
+def test_a_temperature_at_an_end_is_followed_by_the_next(page, monkeypatch):
+    module = study("fair_study", page, monkeypatch)
+    asked = []
+
+    def do(options):
+        if module.look(options) is None:
+            (word,) = options.estimator_options
+            asked.append((word, options.learning_rate))
+            fair_run(module, options, 110.0 + float(word.partition("=")[2]))
+        return module.look(options)
+
+    entrant, _ = module.chosen("mnist", module.GUMBEL, do)
+    assert asked[:4] == [(f"temperature={one}", 1e-3) for one in (0.25, 0.5, 1.0, 0.1)]
+    assert entrant.options == ("temperature=0.1",)  # nothing below that is tried
+    assert {word for word, _ in asked[4:]} == {"temperature=0.1"}
+
+
 def test_goals_of_the_fair_study(page, monkeypatch):
     module = study("fair_study", page, monkeypatch)
     monkeypatch.setattr(module, "TIMES", page.parent / "results" / "times.csv")
@@ -414,6 +435,7 @@ def test_goals_of_the_fair_study(page, monkeypatch):
     assert "to come" not in text
     monkeypatch.setattr(module, "ENTRANTS", (*module.ENTRANTS, module.Entrant("mdsurf")))
     module.report()
+    assert "**met: so far" in page.read_text()
     assert "from LOORF n=5; MDsurf to come** | – | – |" in page.read_text()
 
 
@@ -457,6 +479,26 @@ def test_the_listing_of_revisions(monkeypatch, tmp_path):
     assert "`a`" in pages.origins(folders)
     assert pages.origins(folders[1:2]).endswith("; all are of before revisions were kept.")
     assert pages.origins(folders[::2]).endswith("; none is of before revisions were kept.")
+
+
+def test_a_run_that_is_to_be_done_again_is_not_taken_from_the_archive(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(STUDIES))
+    pages = importlib.import_module("pages")
+    for name in ("one", "two"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "summary.json").write_text(name)
+    folders = [tmp_path / "runs" / name for name in ("one", "two")]
+    archive = tmp_path / "runs.zip"
+    pages.publish(archive, folders)
+    pages.restore(archive, tmp_path / "runs", ["one"])  # taken from the archive before
+    assert not folders[0].exists()
+    assert folders[1].exists()
+    pages.restore(archive, tmp_path / "runs", ["one"])
+    assert not folders[0].exists()
+    folders[0].mkdir()
+    (folders[0] / "summary.json").write_text("done again")
+    pages.restore(archive, tmp_path / "runs", ["one"])
+    assert (folders[0] / "summary.json").read_text() == "done again"
 
 
 @pytest.mark.parametrize("name", ["vae_study", "league", "supernet_study"])
