@@ -152,6 +152,7 @@ def work(fabric: Fabric, runs: Sequence[SupernetOptions]) -> Outcome:
     except (ValueError, OSError, KeyboardInterrupt) as caught:
         error = caught
     fabric.barrier()  # process 0 has written all its files
+    workers.leave()
     summaries = [Life(EXPERIMENT, options).summary for options in runs]
     found = [summary for summary in summaries if summary is not None]
     if len(found) < len(runs):

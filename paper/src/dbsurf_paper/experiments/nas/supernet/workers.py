@@ -126,3 +126,11 @@ class FabricWorkers(Workers):
         order = torch.zeros(1, dtype=torch.int64, device=self.device)
         distributed.broadcast(order, 0)
         return int(order.item())
+
+    def leave(self) -> None:
+        """End the connection, after the last exchange; all processes must call it.
+
+        gloo's threads may otherwise hold a tensor while Python ends, which aborts the process.
+        """
+        if distributed.is_initialized():
+            distributed.destroy_process_group()
