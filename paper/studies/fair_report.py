@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ MEASURED = {
     "test_bound": "bound, test",
 }
 BASELINE = "loorf"
+USUAL = 4  # evaluations of f in a step, where nothing else is said
 PAPER_STEPS = 1e6
 PAPER_MNIST = {"loorf": 99.79, "dbsurf": 98.66}  # the paper's table 1, n = 4
 Numbers = npt.NDArray[np.float64]
@@ -69,9 +70,16 @@ def trained(runs: list[Options]) -> list[Trained]:
 
 
 def series_of(one: Options) -> str:
-    """The label of a run's estimator; with n, where LOORF has another number of samples than 4."""
+    """The label of a run's estimator; with n, where that makes another number of evaluations."""
     found = label(one.estimator, one.estimator_options)
-    return f"{found} n={one.n}" if one.estimator == BASELINE and one.n != 4 else found
+    return found if one.estimator_options or evaluations(one) == USUAL else f"{found} n={one.n}"
+
+
+def evaluations(one: Options) -> int:
+    """How often f is evaluated in a step, for each image."""
+    count = one.build_estimator().evaluations
+    assert count is not None  # (the study has no estimator whose evaluations vary)
+    return count
 
 
 def gap_of(one: Trained, base: Trained, measure: str) -> Paired | None:
@@ -113,6 +121,7 @@ def result_table(found: list[Trained], times: Mapping[str, float]) -> Table:
     for one in sorted(found, key=lambda one: means[one.series, "train_negative_elbo"].value):
         cells = [
             Cell(one.name),
+            Cell(f"{evaluations(one.options)}"),
             Cell(f"{one.options.learning_rate:g}"),
             Cell(f"{len(one.summaries)}"),
         ]
@@ -126,9 +135,10 @@ def result_table(found: list[Trained], times: Mapping[str, float]) -> Table:
     caption = (
         f"{dataset_name(found[0].dataset)}, {steps:,} steps, every estimator at its own best rate: "
         "mean ± standard error over seeds; lower is better, the lowest of a column in bold. -ELBO "
-        "of all images, the bound with 100 samples of 2,000; milliseconds of a training step."
+        "of all images, the bound with 100 samples of 2,000; evaluations of f for an image, and "
+        "milliseconds, of a training step."
     )
-    titles = ("Estimator", "rate", "seeds", *MEASURED.values(), "ms a step")
+    titles = ("Estimator", "f calls", "rate", "seeds", *MEASURED.values(), "ms a step")
     return Table(caption, titles, tuple(rows))
 
 
@@ -138,8 +148,14 @@ def _milliseconds(times: Mapping[str, float], options: Options) -> Cell:
 
 
 def time_key(options: Options) -> str:
-    """The name of a step's time: the estimator without options that change no time, and n."""
-    return f"{options.estimator} n={options.n}"
+    """The name of a step's time in the table of times."""
+    return time_name(options.estimator, options.n, options.estimator_options)
+
+
+def time_name(estimator: str, n: int, options: Iterable[str]) -> str:
+    """The same for an estimator; a temperature changes no time."""
+    words = [one for one in options if not one.startswith("temperature=")]
+    return f"{label(estimator, words)} n={n}"
 
 
 def difference_table(found: list[Trained], against: str) -> Table | None:

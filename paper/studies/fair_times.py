@@ -18,16 +18,23 @@ from dbsurf_paper.experiments.streams import Streams
 from dbsurf_paper.experiments.vae.model import DiscreteVAE
 from dbsurf_paper.experiments.vae.training import Batches, Trainer, mean_image
 from dbsurf_paper.runs.folder import environment
+from dbsurf_paper.runs.options import named_values
+from fair_report import time_name
 
 WARM, TURNS, STEPS_A_TURN = 20, 40, 5  # rounds before the clock counts, rounds that count
 RATE = 3e-4  # of the optimiser; a step takes as long with any other
 
 
-def milliseconds(pairs: Collection[tuple[str, int]], batch: int) -> pd.DataFrame:
-    """Medians of a step for names of estimators and numbers of samples, in turns, on one thread."""
+def milliseconds(forms: Collection[tuple[str, int, tuple[str, ...]]], batch: int) -> pd.DataFrame:
+    """Medians of a step in turns, on one thread.
+
+    Args:
+        forms: names of estimators, numbers of samples and options.
+        batch: number of images.
+    """
     torch.set_num_threads(1)
     images = data.load("digits").train
-    steps = {f"{name} n={n}": _trainer(name, n, images, batch).step for name, n in sorted(pairs)}
+    steps = {time_name(*form): _trainer(*form, images, batch).step for form in sorted(forms)}
     times: dict[str, list[float]] = {name: [] for name in steps}
     turns = random.Random(0)
     for turn in range(WARM + TURNS):
@@ -45,7 +52,9 @@ def milliseconds(pairs: Collection[tuple[str, int]], batch: int) -> pd.DataFrame
     return table
 
 
-def _trainer(name: str, n: int, images: npt.NDArray[np.uint8], batch: int) -> Trainer:
+def _trainer(
+    name: str, n: int, options: tuple[str, ...], images: npt.NDArray[np.uint8], batch: int
+) -> Trainer:
     """A trainer of the paper's VAE on images that need no download.
 
     (On noise an estimator may do other things than on images.)
@@ -54,4 +63,5 @@ def _trainer(name: str, n: int, images: npt.NDArray[np.uint8], batch: int) -> Tr
     streams = Streams.seeded(0, device)
     model = DiscreteVAE(mean_image(images), generator=streams.weights)
     batches = Batches(images, batch, streams, device)
-    return Trainer(model, [dbsurf.get(name, n, validate=False)], batches, streams, RATE)
+    estimator = dbsurf.get(name, n, validate=False, **named_values(options))
+    return Trainer(model, [estimator], batches, streams, RATE)
