@@ -107,6 +107,22 @@ def bad_value(problem: Problem, draw: random.Random) -> tuple[dbsurf.Estimator, 
     return E, backward(problem, E, problem.batch(E))
 
 
+def shared_checks(problem: Problem, draw: random.Random) -> tuple[dbsurf.Estimator, Tensor]:
+    """Checks that a batch shares; f gets a factor as data, a different one for each element."""
+    E = dbsurf.SpotCheck(draw.choice([1, 2, 3]), checks=draw.choice([1, 2, 4]), pooled=True)
+    logits = problem.batch(E)
+    factor = 10 ** (torch.rand(len(logits), dtype=torch.float64) - 1)
+
+    def f(x: Any, factor: Tensor) -> Tensor:
+        return factor * problem.f(x)
+
+    some = 32
+    for _ in range(draw.choice([0, 50])):
+        E.estimate(f, problem.law(problem.copies(some)), inputs=factor[:some])
+    value = E(f, problem.law(logits), inputs=factor, chunk=draw.choice([None, 1, 2]))
+    return E, torch.autograd.grad((value / factor).sum(), logits)[0]
+
+
 def threads(problem: Problem, draw: random.Random) -> tuple[dbsurf.Estimator, Tensor]:
     E, count = estimator(draw), 4
     with ThreadPoolExecutor(count) as pool:
@@ -141,6 +157,7 @@ SETTINGS: dict[Setting, int] = {
     autocast: 30,
     reduced: 40,
     bad_value: 15,
+    shared_checks: 10,
     threads: 20,
     many: 20,
     compiled: 1,
