@@ -51,7 +51,7 @@ def goal_table(
         if form != FORMS[0] and all(one.series != form for one in short):
             continue
         for text, runs, judge in goals:
-            cells = [Cell(estimator_name(form)), Cell(text)]
+            cells = [Cell(f"{estimator_name(form)}: {text}")]
             for dataset, missing in waiting.items():
                 here = [one for one in runs if one.dataset == dataset]
                 ours = next((one for one in here if one.series == form), None)
@@ -70,7 +70,7 @@ def goal_table(
         "evaluate f no more often, or whose step takes no more time. Differences in nats with "
         "their 95 % intervals."
     )
-    return Table(caption, ("Estimator", "Goal", *map(dataset_name, waiting)), tuple(rows))
+    return Table(caption, ("Goal", *map(dataset_name, waiting)), tuple(rows))
 
 
 def comparable(one: Options, ours: Options, times: Times) -> bool:

@@ -440,10 +440,10 @@ def test_goals_of_the_fair_study(page, monkeypatch):
     assert "- MNIST: 12 of at least 14 runs that choose rates, 20 of 20 at these rates." in text
     assert "| LOORF n=5 | 5 | 0.001 | 5 |" in text
     assert "from LOORF n=5** | – | – |" in text  # the nearest of the unbiased ones
-    assert "| SpotCheck | at most 0.5 nats above ReinMax | **met: -0.96 (" in text
-    assert "| SpotCheck | below ReinMax by the test bound after 50,000 steps | – | – | – |" in text
+    assert "| SpotCheck: at most 0.5 nats above ReinMax | **met: -0.96 (" in text
+    assert "| SpotCheck: below ReinMax by the test bound after 50,000 steps | – | – | – |" in text
     assert "to come" not in text
-    assert "| SpotCheck checks=6 |" not in text
+    assert "SpotCheck checks=6" not in text
     monkeypatch.setattr(module, "ENTRANTS", (*module.ENTRANTS, Entrant("mdsurf")))
     module.report()
     assert "**met: so far" in page.read_text()
@@ -459,9 +459,9 @@ def test_goals_of_the_fair_study(page, monkeypatch):
     module.report()
     text = page.read_text()
     assert "| SpotCheck checks=6 | 8 | 0.001 | 5 |" in text
-    assert "| SpotCheck | at most 0.5 nats above ReinMax | **met: -0.96 (" in text
+    assert "| SpotCheck: at most 0.5 nats above ReinMax | **met: -0.96 (" in text
     assert "from LOORF n=6** | – | – |" in text
-    with_more = "| SpotCheck checks=6 | at most 0.5 nats above ReinMax | **met: -1.96 ("
+    with_more = "| SpotCheck checks=6: at most 0.5 nats above ReinMax | **met: -1.96 ("
     assert with_more in text
     assert "from ReinMax n=5** | – | – |" in text
 
