@@ -59,10 +59,8 @@ def goal_table(
                     cells.append(Cell("–"))
                     continue
                 others = [one for one in here if comparable(one.options, ours.options, times)]
-                outcome = judge(ours, others)
-                if outcome is not None and judge is ahead_of_all:
-                    outcome = _so_far(outcome, ours.options, missing, times)
-                cells.append(_cell(outcome))
+                awaited = [one for one in missing if comparable(one, ours.options, times)]
+                cells.append(_cell(_so_far(judge, judge(ours, others), awaited)))
             rows.append(Row(tuple(cells)))
     caption = (
         "Goals for SpotCheck, set before the study, all estimators at their best rates; -ELBO of "
@@ -82,16 +80,16 @@ def comparable(one: Options, ours: Options, times: Times) -> bool:
     return quick or evaluations(one) <= evaluations(ours)
 
 
-def _so_far(
-    outcome: tuple[bool, str], ours: Options, missing: Sequence[Options], times: Times
-) -> tuple[bool, str]:
-    """The outcome, with the names of the unbiased estimators that are not all trained yet."""
-    names = [
-        estimator_name(series_of(one))
-        for one in missing
-        if _unbiased(one) and comparable(one, ours, times)
-    ]
-    return (outcome[0], f"so far {outcome[1]}; {', '.join(names)} to come") if names else outcome
+def _so_far(judge: object, outcome: Outcome, awaited: Sequence[Options]) -> Outcome:
+    """The outcome, with the names of the estimators that may change it when they are trained."""
+    if judge is ahead_of_all:
+        awaited = [one for one in awaited if _unbiased(one)]
+    else:
+        awaited = [one for one in awaited if judge is close_to_rival and one.estimator == RIVAL]
+    if outcome is None or not awaited:
+        return outcome
+    names = ", ".join(estimator_name(series_of(one)) for one in awaited)
+    return outcome[0], f"so far {outcome[1]}; {names} to come"
 
 
 def _cell(outcome: Outcome) -> Cell:

@@ -91,11 +91,13 @@ def gap_of(one: Trained, base: Trained, measure: str) -> Paired | None:
 
 
 def choice_table(dataset: str, tried: Mapping[str, Mapping[float, float | None]]) -> Table:
-    """-ELBO on the images held out, by estimator and rate; the one chosen in bold."""
+    """-ELBO on the images held out, by estimator and rate, as far as tried; the choice in bold."""
     rates = sorted({rate for own in tried.values() for rate in own})
     rows = []
     for series, own in tried.items():
         known = [value for value in own.values() if value is not None]
+        if not known:
+            continue
         best = min(known) if len(known) == len(own) else None
         cells = [_choice(own.get(rate), best) for rate in rates]
         rows.append(Row((Cell(estimator_name(series)), *cells)))
