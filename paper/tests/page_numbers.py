@@ -280,6 +280,11 @@ CLAIMS = [
         "ends 1.7 nats lower on MNIST, 1.0 below `ReinMax`",
         lambda: short((fair(name, MORE_CHECKS) for name in ("spotcheck", "reinmax")), 1),
     ),
+    Claim(
+        README,
+        "which stays 2.6 ahead by that bound",
+        lambda: short([fair(MORE_CHECKS, GUMBEL, "test_bound")], 1),
+    ),
     Claim(README, "With 20 latents of ten classes", PARAMETER),
     Claim(
         README,
@@ -356,7 +361,7 @@ CLAIMS = [
     ),
     Claim(
         CHOOSE,
-        "is level with the first and 1.0 ahead of the second on MNIST",
+        "and 1.0 ahead of the second on MNIST",
         lambda: short([fair("reinmax", MORE_CHECKS)], 1),
     ),
     Claim(CHOOSE, "a temperature of .5", PARAMETER),
