@@ -1,4 +1,4 @@
-"""Tables and figures of the fair study, from its finished runs."""
+"""Tables of the fair study, from its finished runs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from dbsurf_paper.experiments.registry import load
 from dbsurf_paper.experiments.vae import Options
 from dbsurf_paper.labels import PAPER_ORDER, dataset_name, estimator_name, label
-from dbsurf_paper.report.document import Cell, Chart, Line, Panel, Row, Table
+from dbsurf_paper.report.document import Cell, Row, Table
 from dbsurf_paper.report.markdown import block_text
 from dbsurf_paper.report.statistics import Mean, Paired, holm, paired
 from dbsurf_paper.runs.folder import ENVIRONMENT, read_summary
@@ -29,8 +30,6 @@ MEASURED = {
 }
 BASELINE = "loorf"
 USUAL = 4  # evaluations of f in a step, where nothing else is said
-PAPER_STEPS = 1e6
-PAPER_MNIST = {"loorf": 99.79, "dbsurf": 98.66}  # the paper's table 1, n = 4
 Numbers = npt.NDArray[np.float64]
 
 
@@ -90,7 +89,7 @@ def gap_of(one: Trained, base: Trained, measure: str) -> Paired | None:
     return paired(one.values(measure, seeds), base.values(measure, seeds))
 
 
-def choice_table(dataset: str, tried: Mapping[str, Mapping[float, float | None]]) -> Table:
+def choice_table(dataset: str, tried: Mapping[str, Mapping[float, float | None]]) -> Table | None:
     """-ELBO on the images held out, by estimator and rate, as far as tried; the choice in bold."""
     rates = sorted({rate for own in tried.values() for rate in own})
     rows = []
@@ -101,6 +100,8 @@ def choice_table(dataset: str, tried: Mapping[str, Mapping[float, float | None]]
         best = min(known) if len(known) == len(own) else None
         cells = [_choice(own.get(rate), best) for rate in rates]
         rows.append(Row((Cell(estimator_name(series)), *cells)))
+    if not rows:
+        return None
     caption = (
         f"{dataset_name(dataset)}: -ELBO of 5,000 training images that were held out, after 10,000 "
         "steps of one seed, by learning rate; the rate that was chosen in bold."
@@ -112,8 +113,28 @@ def _choice(value: float | None, best: float | None) -> Cell:
     return Cell("–") if value is None else Cell(f"{value:.2f}", best=value == best)
 
 
-def result_table(found: list[Trained], times: Mapping[str, float]) -> Table:
-    """Means over seeds at the chosen rates; the lowest of a column in bold."""
+def compared(
+    found: list[Trained],
+    times: Mapping[str, float],
+    *against: str,
+    rates: str = "every estimator at its own best rate",
+) -> list[Table | None]:
+    """The results of one data set, and their differences from some of the estimators.
+
+    Args:
+        found: what was trained; without it there is no table.
+        times: milliseconds of a step.
+        against: the estimators from which the differences are taken.
+        rates: the learning rates, in words.
+    """
+    if not found:
+        return []
+    differences = [difference_table(found, name) for name in against]
+    return [result_table(found, times, rates), *differences]
+
+
+def result_table(found: list[Trained], times: Mapping[str, float], rates: str) -> Table:
+    """Means over seeds; the lowest of a column in bold."""
     means = {
         (one.series, measure): Mean.of(one.values(measure, sorted(one.summaries)))
         for one in found
@@ -135,7 +156,7 @@ def result_table(found: list[Trained], times: Mapping[str, float]) -> Table:
         rows.append(Row(tuple(cells)))
     steps = found[0].options.steps
     caption = (
-        f"{dataset_name(found[0].dataset)}, {steps:,} steps, every estimator at its own best rate: "
+        f"{dataset_name(found[0].dataset)}, {steps:,} steps, {rates}: "
         "mean ± standard error over seeds; lower is better, the lowest of a column in bold. -ELBO "
         "of all images, the bound with 100 samples of 2,000; evaluations of f for an image, and "
         "milliseconds, of a training step."
@@ -234,64 +255,6 @@ def reached(steps: Numbers, levels: Numbers, level: float) -> float | None:
     return float(steps[i - 1] + share * (steps[i] - steps[i - 1]))
 
 
-def curves(found: list[Trained], times: Mapping[str, float]) -> Chart | None:
-    """-ELBO of training images against seconds of training, a panel a data set."""
-    panels = []
-    for dataset in dict.fromkeys(one.dataset for one in found):
-        lines = []
-        for one in found:
-            time = times.get(time_key(one.options))
-            if one.dataset == dataset and time is not None:
-                steps, levels = one.curve
-                late = steps >= steps[-1] / 10  # the first fall would take up the whole panel
-                x, y = steps[late] * time / 1e3, levels[late]
-                lines.append(Line(one.series, tuple(map(float, x)), tuple(map(float, y))))
-        if lines:
-            title = f"{dataset_name(dataset)}, {found[0].options.steps:,} steps"
-            panels.append(Panel(title, "seconds", "-ELBO, train", tuple(lines)))
-    if not panels:
-        return None
-    caption = (
-        "Training -ELBO of 1,000 images against seconds of training, every estimator at its own "
-        "best learning rate, mean over seeds. Seconds are steps times the milliseconds of a step."
-    )
-    return Chart("fair", caption, tuple(panels))
-
-
-def step_curves(
-    found: list[Trained], name: str, caption: str, marks: Mapping[str, float]
-) -> Chart | None:
-    """-ELBO of training images against steps, a panel a data set.
-
-    Args:
-        found: what was trained.
-        name: of the chart.
-        caption: below it.
-        marks: what the paper has after 1,000,000 steps, by estimator.
-    """
-    panels = []
-    for dataset in dict.fromkeys(one.dataset for one in found):
-        own = [one for one in found if one.dataset == dataset]
-        lines = []
-        for one in own:
-            steps, levels = one.curve
-            late = steps >= steps[-1] / 10
-            points = tuple(map(float, steps[late])), tuple(map(float, levels[late]))
-            lines.append(Line(label(one.options.estimator, one.options.estimator_options), *points))
-        known = [line.series for line in lines if line.series in marks]
-        panels.append(
-            Panel(
-                f"{dataset_name(dataset)}, {own[0].options.steps:,} steps",
-                "step",
-                "-ELBO, train",
-                tuple(lines),
-                logarithmic=bool(known),
-                marks=tuple(Line(one, (PAPER_STEPS,), (marks[one],)) for one in known),
-            )
-        )
-    return Chart(name, caption, tuple(panels)) if panels else None
-
-
 def table_1(runs: list[Options], others: Path) -> Table | None:
     """The paper's table 1 in small: training -ELBO by data set, samples and estimator.
 
@@ -335,33 +298,38 @@ def table_1(runs: list[Options], others: Path) -> Table | None:
     return Table(caption, ("Data set", "n", *map(estimator_name, PAPER_ORDER)), tuple(rows))
 
 
+def made_by(one: Options) -> Mapping[str, Any]:
+    """Which code, versions and processor made a run, as far as it is known."""
+    path = one.folder() / ENVIRONMENT
+    return read_sealed(path) if path.exists() else {}
+
+
 def revisions(runs: list[Options]) -> str:
-    """Which code, versions and processor made the finished runs."""
+    """How many of the finished runs were made by which code, versions and processor."""
     found: Counter[str] = Counter()
     for one in runs:
-        path = one.folder() / ENVIRONMENT
-        if read_summary(one.folder()) is not None and path.exists():
-            here = read_sealed(path)
+        here = made_by(one) if read_summary(one.folder()) is not None else {}
+        if here:
             told = f"revision {here['revision']}, torch {here['torch']}"
             found[f"{told}, {here.get('processor', 'unknown processor')}"] += 1
     return "\n".join(f"- {count} runs: {text}" for text, count in sorted(found.items()))
 
 
-def rows_of(found: list[Trained]) -> pd.DataFrame:
-    """Every run behind the tables."""
-    return pd.DataFrame(
-        {
-            "dataset": one.dataset,
-            "estimator": one.series,
-            "n": one.options.n,
-            "learning_rate": one.options.learning_rate,
-            "steps": one.options.steps,
-            "seed": seed,
-            **{name: summary[name] for name in MEASURED},
-        }
-        for one in found
-        for seed, summary in sorted(one.summaries.items())
-    )
+def rows_of(runs: Mapping[str, list[Options]]) -> pd.DataFrame:
+    """Every finished run of every stage: its results, its code, and the command that repeats it."""
+    (record,) = load("vae")
+    rows = []
+    for stage, own in runs.items():
+        for one in own:
+            summary = read_summary(one.folder())
+            if summary is None:
+                continue
+            command = f"{record.command_for(one.config())} --threads {one.threads}"
+            row = {"stage": stage, "dataset": one.dataset, "estimator": series_of(one), "n": one.n}
+            row |= {"learning_rate": one.learning_rate, "steps": one.steps, "seed": one.seed}
+            row |= {name: summary[name] for name in MEASURED}
+            rows.append({**row, "revision": made_by(one).get("revision"), "command": command})
+    return pd.DataFrame(rows)
 
 
 def texts(*tables: Table | None) -> str:

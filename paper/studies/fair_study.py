@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import fair_figures
 import fair_report
 import fair_times
 from dbsurf_paper.experiments.vae import PRESETS, Options, train
@@ -273,12 +274,11 @@ def waiting(dataset: str) -> list[Entrant]:
     return missing
 
 
-def state(every: list[Options]) -> str:
+def state(choices: Collection[Options]) -> str:
     """How far the study is on each data set."""
     told = []
     for dataset in DATASETS:
-        choices = [one for one in every if one.dataset == dataset and one.hold_out is not None]
-        chosen_runs = sum(look(one) is not None for one in choices)
+        chosen_runs = sum(look(one) is not None for one in choices if one.dataset == dataset)
         least = len(entrants()) * len(RATES) + len(TEMPERATURES) - 1
         done = sum(look(one) is not None for one in seeds(dataset))
         planned = len(entrants()) * len(SEEDS)
@@ -293,85 +293,85 @@ def state(every: list[Options]) -> str:
     return "\n".join(["Finished runs of 10,000 steps:\n", *told])
 
 
+def choices(dataset: str) -> tuple[list[Options], dict[str, dict[float, float | None]]]:
+    """The runs that choose temperatures and rates, and -ELBO by estimator and rate."""
+    hot = tried_temperatures(dataset, look)
+    runs = [choice_of(dataset, tempered(temperature), RATES[1]) for temperature in hot]
+    levels = {}
+    for entrant in entrants():
+        if entrant == GUMBEL:
+            best = lowest(hot)
+            if best is None:
+                continue
+            entrant = tempered(best)
+        own = tried_rates(dataset, entrant, look)
+        runs += [choice_of(dataset, entrant, rate) for rate in own]
+        name = fair_report.series_of(choice_of(dataset, entrant, RATES[0]))
+        levels[name] = {rate: None if s is None else s[BY] for rate, s in own.items()}
+    return list(dict.fromkeys(runs)), levels
+
+
 def report() -> None:
     """Tables and figures from the finished runs."""
     times = fair_report.read_times(TIMES)
-    every: list[Options] = []
-    choices, results, reaches, longer = [], [], [], []
-    short: list[fair_report.Trained] = []
-    fifty: list[fair_report.Trained] = []
+    tried = {dataset: choices(dataset) for dataset in DATASETS}
+    runs = {"choose": [one for own, _ in tried.values() for one in own]}
+    runs |= {stage: [one for d in DATASETS for one in plan(d)] for stage, plan in PLANS.items()}
+    short, fifty, farthest = (
+        fair_report.trained(runs[stage]) for stage in ("seeds", "long", "longest")
+    )
+    results, longer = [], []
     for dataset in DATASETS:
-        tried = {}
-        hot = tried_temperatures(dataset, look)
-        every += [choice_of(dataset, tempered(temperature), RATES[1]) for temperature in hot]
-        for entrant in entrants():
-            best = lowest(hot) if entrant == GUMBEL else None
-            one = entrant if best is None else tempered(best)
-            if one != GUMBEL:
-                own = tried_rates(dataset, one, look)
-                every += [choice_of(dataset, one, rate) for rate in own]
-                values = {rate: None if s is None else s[BY] for rate, s in own.items()}
-                tried[fair_report.series_of(choice_of(dataset, one, RATES[0]))] = values
-        if any(value is not None for own in tried.values() for value in own.values()):
-            choices.append(fair_report.choice_table(dataset, tried))
-        runs = list(seeds(dataset))
-        found = fair_report.trained(runs)
-        if found:
-            short += found
-            every += runs
-            results += [
-                fair_report.result_table(found, times),
-                fair_report.difference_table(found, "loorf"),
-                fair_report.difference_table(found, "spotcheck"),
-            ]
-            reaches.append(fair_report.reach_table(found, times))
-        runs = [*long(dataset), *longest(dataset)]
-        for steps in (50_000, 200_000):
-            found = fair_report.trained([one for one in runs if one.steps == steps])
-            if found:
-                every += runs
-                fifty += found if steps == 50_000 else []
-                longer += [
-                    fair_report.result_table(found, times),
-                    fair_report.difference_table(found, "loorf"),
-                ]
-    small = [one for dataset in DATASETS for one in table1(dataset)]
-    every = list({one.folder(): one for one in [*every, *small]}.values())
-    insert(PAGE, "choices", fair_report.texts(*choices))
-    insert(PAGE, "results", fair_report.texts(*results))
-    insert(PAGE, "reaching", fair_report.texts(*reaches))
-    insert(PAGE, "longer", fair_report.texts(*longer))
+        own, own_long = ([x for x in found if x.dataset == dataset] for found in (short, fifty))
+        results += fair_report.compared(own, times, "loorf", "spotcheck")
+        longer += fair_report.compared(own_long, times, "loorf", "spotcheck")
+    longer += fair_report.compared(farthest, times, rates="all at the paper's rate, one seed")
     whole = [one for one in short if len(one.summaries) == len(SEEDS)]
     to_come = {
         dataset: [run_of(dataset, one, PAPER_RATE, 0, BASE.steps) for one in waiting(dataset)]
         for dataset in DATASETS
     }
-    insert(PAGE, "goals", fair_report.texts(goal_table(to_come, whole, fifty, times)))
-    insert(PAGE, "table 1", fair_report.texts(fair_report.table_1(small, VAE_RUNS)))
-    insert(PAGE, "revisions", fair_report.revisions(every))
-    insert(PAGE, "state", state(every))
-    if short:
-        save_csv(fair_report.rows_of(short), RESULTS / "runs.csv")
-    draw_figures(short, small, times)
-    publish(RESULTS / "runs.zip", [one.folder() for one in every if look(one) is not None])
+    reaches = (fair_report.reach_table([x for x in short if x.dataset == d], times) for d in tried)
+    parts = {
+        "choices": fair_report.texts(
+            *(fair_report.choice_table(d, levels) for d, (_, levels) in tried.items())
+        ),
+        "results": fair_report.texts(*results),
+        "reaching": fair_report.texts(*reaches),
+        "longer": fair_report.texts(*longer),
+        "goals": fair_report.texts(goal_table(to_come, whole, fifty, times)),
+        "table 1": fair_report.texts(fair_report.table_1(runs["table1"], VAE_RUNS)),
+        "revisions": fair_report.revisions([one for own in runs.values() for one in own]),
+        "state": state(runs["choose"]),
+    }
+    for name, text in parts.items():
+        insert(PAGE, name, text)
+    rows = fair_report.rows_of(runs)
+    if len(rows):
+        save_csv(rows, RESULTS / "runs.csv", digits=10)
+    draw_figures(short, farthest, runs["table1"], times)
+    finished = [one.folder() for own in runs.values() for one in own if look(one) is not None]
+    publish(RESULTS / "runs.zip", finished)
 
 
 def draw_figures(
-    short: list[fair_report.Trained], small: list[Options], times: dict[str, float]
+    short: list[fair_report.Trained],
+    farthest: list[fair_report.Trained],
+    small: list[Options],
+    times: dict[str, float],
 ) -> None:
     """The figures, each where its runs are there."""
     caption = (
         "Training -ELBO of 1,000 images at the paper's rate, n = 4; diamonds: what the paper has "
         "after 1,000,000 steps."
     )
-    farthest = fair_report.trained(list(longest("mnist")))
-    marks = fair_report.PAPER_MNIST
+    marks = fair_figures.PAPER_MNIST
     upper = "The upper row of the paper's figure 1: two samples, mean over two seeds."
     pairs = fair_report.trained([one for one in small if one.n == 2])
     charts = {
-        "seconds": fair_report.curves(short, times),
-        "longest": fair_report.step_curves(farthest, "longest", caption, marks),
-        "figure1-upper": fair_report.step_curves(pairs, "figure1-upper", upper, {}),
+        "seconds": fair_figures.curves(short, times),
+        "longest": fair_figures.step_curves(farthest, "longest", caption, marks),
+        "figure1-upper": fair_figures.step_curves(pairs, "figure1-upper", upper, {}),
     }
     for name, chart in charts.items():
         if chart is not None:

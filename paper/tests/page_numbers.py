@@ -127,7 +127,7 @@ def fair(
 ) -> float:
     """The mean difference over seeds, every estimator at its own best rate."""
     rows = table("fair/runs.csv")
-    rows = rows[(rows.dataset == dataset) & (rows.steps == 10_000)]
+    rows = rows[(rows.stage == "seeds") & (rows.dataset == dataset)]
     wide = rows.pivot_table(index="seed", columns="estimator", values=measure)
     return float((wide[above] - wide[below]).dropna().mean())
 

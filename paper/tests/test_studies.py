@@ -384,6 +384,26 @@ def test_the_fair_study(page, monkeypatch):
     assert "(results/fair/longest.png)" in text
     assert "| MNIST | 2 | – | – | **140.00** | – | **140.00** |" in text
     assert (page.parent / "results" / "figure1-upper.png").exists()
+    assert "200,000 steps, all at the paper's rate, one seed: mean" in text
+    rows = pd.read_csv(page.parent / "results" / "runs.csv")
+    assert dict(rows.stage.value_counts()) == {"choose": 7, "seeds": 4, "table1": 2, "longest": 1}
+    assert set(rows.revision) == {"abc1234"}
+    assert rows.command.iloc[-3] == (
+        "dbsurf vae --dataset mnist --estimator loorf --steps 200000 --evaluate-every 5000 "
+        "--variance-draws 0 --threads 1"
+    )
+
+
+def test_commands_of_the_fair_study_repeat_its_runs():
+    rows = pd.read_csv(STUDIES.parents[1] / "docs" / "results" / "fair" / "runs.csv")
+    assert rows.command.is_unique
+    for row in rows.itertuples():
+        _, options = parse(shlex.split(row.command)[1:])
+        found = (options.dataset, options.n, options.learning_rate, options.steps, options.seed)
+        assert found == (row.dataset, row.n, row.learning_rate, row.steps, row.seed)
+        assert (options.hold_out is None) == (row.stage != "choose")
+        assert row.estimator.startswith(options.estimator)
+        assert options.threads == 1
 
 
 def test_a_temperature_at_an_end_is_followed_by_the_next(page, monkeypatch):

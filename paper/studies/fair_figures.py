@@ -1,0 +1,70 @@
+"""Figures of the fair study, from its finished runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dbsurf_paper.labels import dataset_name, label
+from dbsurf_paper.report.document import Chart, Line, Panel
+from fair_report import Trained, time_key
+
+PAPER_STEPS = 1e6
+PAPER_MNIST = {"loorf": 99.79, "dbsurf": 98.66}  # the paper's table 1, n = 4
+
+
+def curves(found: list[Trained], times: Mapping[str, float]) -> Chart | None:
+    """-ELBO of training images against seconds of training, a panel a data set."""
+    panels = []
+    for dataset in dict.fromkeys(one.dataset for one in found):
+        lines = []
+        for one in found:
+            time = times.get(time_key(one.options))
+            if one.dataset == dataset and time is not None:
+                steps, levels = one.curve
+                late = steps >= steps[-1] / 10  # the first fall would take up the whole panel
+                x, y = steps[late] * time / 1e3, levels[late]
+                lines.append(Line(one.series, tuple(map(float, x)), tuple(map(float, y))))
+        if lines:
+            title = f"{dataset_name(dataset)}, {found[0].options.steps:,} steps"
+            panels.append(Panel(title, "seconds", "-ELBO, train", tuple(lines)))
+    if not panels:
+        return None
+    caption = (
+        "Training -ELBO of 1,000 images against seconds of training, every estimator at its own "
+        "best learning rate, mean over seeds. Seconds are steps times the milliseconds of a step."
+    )
+    return Chart("fair", caption, tuple(panels))
+
+
+def step_curves(
+    found: list[Trained], name: str, caption: str, marks: Mapping[str, float]
+) -> Chart | None:
+    """-ELBO of training images against steps, a panel a data set.
+
+    Args:
+        found: what was trained.
+        name: of the chart.
+        caption: below it.
+        marks: what the paper has after 1,000,000 steps, by estimator.
+    """
+    panels = []
+    for dataset in dict.fromkeys(one.dataset for one in found):
+        own = [one for one in found if one.dataset == dataset]
+        lines = []
+        for one in own:
+            steps, levels = one.curve
+            late = steps >= steps[-1] / 10
+            points = tuple(map(float, steps[late])), tuple(map(float, levels[late]))
+            lines.append(Line(label(one.options.estimator, one.options.estimator_options), *points))
+        known = [line.series for line in lines if line.series in marks]
+        panels.append(
+            Panel(
+                f"{dataset_name(dataset)}, {own[0].options.steps:,} steps",
+                "step",
+                "-ELBO, train",
+                tuple(lines),
+                logarithmic=bool(known),
+                marks=tuple(Line(one, (PAPER_STEPS,), (marks[one],)) for one in known),
+            )
+        )
+    return Chart(name, caption, tuple(panels)) if panels else None
