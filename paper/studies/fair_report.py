@@ -113,24 +113,28 @@ def _choice(value: float | None, best: float | None) -> Cell:
     return Cell("–") if value is None else Cell(f"{value:.2f}", best=value == best)
 
 
-def compared(
+def results(
     found: list[Trained],
     times: Mapping[str, float],
-    *against: str,
-    rates: str = "every estimator at its own best rate",
-) -> list[Table | None]:
-    """The results of one data set, and their differences from some of the estimators.
+    rates: str = "every estimator at its best rate",
+) -> list[Table]:
+    """A table of results for each data set.
 
     Args:
-        found: what was trained; without it there is no table.
+        found: what was trained.
         times: milliseconds of a step.
-        against: the estimators from which the differences are taken.
         rates: the learning rates, in words.
     """
-    if not found:
-        return []
-    differences = [difference_table(found, name) for name in against]
-    return [result_table(found, times, rates), *differences]
+    datasets = dict.fromkeys(one.dataset for one in found)
+    return [
+        result_table([one for one in found if one.dataset == d], times, rates) for d in datasets
+    ]
+
+
+def differences(found: list[Trained], *against: str) -> list[Table | None]:
+    """Tables of differences from these estimators, by two measures."""
+    shown = ("train_negative_elbo", "test_bound")
+    return [difference_table(found, name, measure) for name in against for measure in shown]
 
 
 def result_table(found: list[Trained], times: Mapping[str, float], rates: str) -> Table:
@@ -181,28 +185,34 @@ def time_name(estimator: str, n: int, options: Iterable[str]) -> str:
     return f"{label(estimator, words)} n={n}"
 
 
-def difference_table(found: list[Trained], against: str) -> Table | None:
+def difference_table(found: list[Trained], against: str, measure: str) -> Table | None:
     """Every estimator minus one of them, paired by seed, with Holm's correction over the table."""
-    base = next((one for one in found if one.series == against), None)
-    if base is None:
+    base = {one.dataset: one for one in found if one.series == against}
+    gaps: dict[tuple[str, str], Paired] = {}
+    for one in found:
+        gap = gap_of(one, base[one.dataset], measure) if one.dataset in base else None
+        if gap is not None:
+            gaps[one.series, one.dataset] = gap
+    if not gaps:
         return None
-    every = {(one.series, m): gap_of(one, base, m) for one in found for m in MEASURED}
-    gaps = {key: gap for key, gap in every.items() if gap is not None}
     known = [key for key, gap in gaps.items() if gap.p == gap.p]
     adjusted = dict(zip(known, holm([gaps[key].p for key in known]), strict=True))
+    unbiased = {one.series: one.options.build_estimator().unbiased for one in found}
     rows = []
-    for one in found:
-        if (one.series, "test_bound") in gaps:
-            cells = [_gap(gaps[one.series, m], adjusted.get((one.series, m))) for m in MEASURED]
-            rows.append(Row((Cell(one.name), *cells)))
-    if not rows:
-        return None
+    for series in dict.fromkeys(series for series, _ in gaps):
+        cells = [Cell(estimator_name(series)), Cell("none" if unbiased[series] else "some")]
+        for dataset in base:
+            gap = gaps.get((series, dataset))
+            cells.append(Cell("–") if gap is None else _gap(gap, adjusted.get((series, dataset))))
+        rows.append(Row(tuple(cells)))
+    name = estimator_name(against)
     caption = (
-        f"{dataset_name(base.dataset)}: minus {base.name}, mean of the differences of equal seeds "
-        "and its 95 % interval; below 0 is better. In bold what is told apart from 0 at 5 % with "
-        f"Holm's correction over the {len(adjusted)} comparisons of this table."
+        f"Minus {name} ({MEASURED[measure]}) after {found[0].options.steps:,} steps: mean of the "
+        "differences of equal seeds and its 95 % interval; below 0 is better. In bold what is told "
+        f"apart from 0 at 5 % with Holm's correction over the {len(adjusted)} comparisons of this "
+        "table."
     )
-    return Table(caption, ("Estimator", *MEASURED.values()), tuple(rows))
+    return Table(caption, ("Estimator", "Bias", *map(dataset_name, base)), tuple(rows), words=2)
 
 
 def _gap(gap: Paired, p: float | None) -> Cell:

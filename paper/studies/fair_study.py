@@ -33,7 +33,8 @@ import fair_times
 from dbsurf_paper.experiments.vae import PRESETS, Options, train
 from dbsurf_paper.labels import PAPER_ORDER, dataset_name, file_name
 from dbsurf_paper.runs.folder import read_summary
-from fair_goals import goal_table
+from fair_goals import FORMS, goal_table
+from fair_report import BASELINE
 from findings import at_equal_seconds, ends_lowest
 from pages import insert, publish, restore, save_csv, save_figure
 
@@ -320,12 +321,6 @@ def report() -> None:
     short, fifty, farthest = (
         fair_report.trained(runs[stage]) for stage in ("seeds", "long", "longest")
     )
-    results, longer = [], []
-    for dataset in DATASETS:
-        own, own_long = ([x for x in found if x.dataset == dataset] for found in (short, fifty))
-        results += fair_report.compared(own, times, "loorf", "spotcheck")
-        longer += fair_report.compared(own_long, times, "loorf", "spotcheck")
-    longer += fair_report.compared(farthest, times, rates="all at the paper's rate, one seed")
     whole = [one for one in short if len(one.summaries) == len(SEEDS)]
     to_come = {
         dataset: [run_of(dataset, one, PAPER_RATE, 0, BASE.steps) for one in waiting(dataset)]
@@ -336,9 +331,14 @@ def report() -> None:
         "choices": fair_report.texts(
             *(fair_report.choice_table(d, levels) for d, (_, levels) in tried.items())
         ),
-        "results": fair_report.texts(*results),
+        "results": fair_report.texts(*fair_report.results(short, times)),
+        "differences": fair_report.texts(*fair_report.differences(short, BASELINE, *FORMS)),
         "reaching": fair_report.texts(*reaches),
-        "longer": fair_report.texts(*longer),
+        "longer": fair_report.texts(
+            *fair_report.results(fifty, times),
+            *fair_report.differences(fifty, BASELINE, FORMS[0]),
+            *fair_report.results(farthest, times, "all at the paper's rate, one seed"),
+        ),
         "goals": fair_report.texts(goal_table(to_come, whole, fifty, times)),
         "table 1": fair_report.texts(fair_report.table_1(runs["table1"], VAE_RUNS)),
         "revisions": fair_report.revisions([one for own in runs.values() for one in own]),
