@@ -8,6 +8,7 @@ from dbsurf_paper.labels import dataset_name, label
 from dbsurf_paper.report.document import Chart, Line, Panel
 from fair_report import Trained, time_key
 
+LATE = 0.4  # of the steps; what comes before would take up the whole panel
 PAPER_STEPS = 1e6
 PAPER_MNIST = {"loorf": 99.79, "dbsurf": 98.66}  # the paper's table 1, n = 4
 
@@ -21,7 +22,7 @@ def curves(found: list[Trained], times: Mapping[str, float]) -> Chart | None:
             time = times.get(time_key(one.options))
             if one.dataset == dataset and time is not None:
                 steps, levels = one.curve
-                late = steps >= steps[-1] / 10  # the first fall would take up the whole panel
+                late = steps >= LATE * steps[-1]
                 x, y = steps[late] * time / 1e3, levels[late]
                 lines.append(Line(one.series, tuple(map(float, x)), tuple(map(float, y))))
         if lines:
