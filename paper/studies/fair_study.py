@@ -1,7 +1,7 @@
 """The fair study of docs/fair.md: every estimator at its own best learning rate.
 
 Run with `python paper/studies/fair_study.py`; `--stage`, `--dataset` and `--estimator` do a part of
-it. Stages:
+it, `--workers` does several runs at a time. Stages:
 
 - `times`: milliseconds of a training step of every estimator, one interleaved run on one thread;
   every time of the study is steps times these, so that the trainings may share a machine.
@@ -33,6 +33,7 @@ import fair_times
 from dbsurf_paper.experiments.vae import PRESETS, Options, train
 from dbsurf_paper.labels import PAPER_ORDER, dataset_name, file_name
 from dbsurf_paper.runs.folder import read_summary
+from dbsurf_paper.runs.local_pool import all_results
 from fair_goals import FORMS, goal_table
 from fair_report import BASELINE
 from findings import at_equal_seconds, ends_lowest
@@ -45,8 +46,7 @@ BY = "test_negative_elbo"  # of a choosing run, whose test images are those that
 DATASETS = ("mnist", "fashion-mnist", "omniglot")
 RATES = (3e-4, 1e-3, 3e-3)
 TEMPERATURES = (0.25, 0.5, 1.0)
-# What is tried too if the best of these is at an end.
-BEYOND_RATES = {3e-4: 1e-4, 3e-3: 1e-2}
+BEYOND_RATES = {3e-4: 1e-4, 3e-3: 1e-2}  # tried too if the best of these is at an end
 BEYOND_TEMPERATURES = {0.25: 0.1, 1.0: 2.0}
 HELD_OUT, SEED_OF_CHOICE, SEEDS = 5_000, 100, range(5)
 PAPER_RATE = 3e-4
@@ -207,10 +207,9 @@ def look(options: Options) -> dict[str, Any] | None:
     return read_summary(options.folder())
 
 
-def choose(dataset: str, do: Do, names: Collection[str]) -> None:
-    for entrant in entrants():
-        if entrant.estimator in names:
-            chosen(dataset, entrant, do)
+def choose(asked: tuple[str, Entrant]) -> None:
+    """Carry out all runs that choose the rate of an estimator on a data set."""
+    chosen(*asked, train)
 
 
 def seeds(dataset: str) -> Iterator[Options]:
@@ -244,8 +243,6 @@ def table1(dataset: str) -> Iterator[Options]:
                 yield run_of(dataset, Entrant(name, n), PAPER_RATE, seed, BASE.steps)
 
 
-# --- all of it ------------------------------------------------------------------------------------
-
 STAGES = ("times", "choose", "seeds", "long", "longest", "table1")
 NAMES = tuple(dict.fromkeys([*(one.estimator for one in ENTRANTS), *PAPER_ORDER]))
 PLANS: dict[str, Callable[[str], Iterator[Options]]] = {
@@ -256,12 +253,14 @@ PLANS: dict[str, Callable[[str], Iterator[Options]]] = {
 }
 
 
-def carry_out(stage: str, dataset: str, names: Collection[str]) -> None:
+def carry_out(stage: str, sets: Collection[str], names: Collection[str], workers: int) -> None:
+    """The runs of a stage that are not finished, so many at a time."""
     if stage == "choose":
-        choose(dataset, train, names)
-    for options in PLANS[stage](dataset) if stage in PLANS else ():
-        if options.estimator in names:
-            train(options)
+        asked = [(d, one) for d in sets for one in entrants() if one.estimator in names]
+        all_results(choose, asked, workers)
+    else:
+        runs = [one for d in sets for one in PLANS[stage](d) if one.estimator in names]
+        all_results(train, [one for one in runs if look(one) is None], workers)
 
 
 def waiting(dataset: str) -> list[Entrant]:
@@ -387,6 +386,7 @@ if __name__ == "__main__":
     parser.add_argument("--stage", nargs="+", choices=STAGES, default=STAGES)
     parser.add_argument("--dataset", nargs="+", choices=DATASETS, default=DATASETS)
     parser.add_argument("--estimator", nargs="+", choices=NAMES, default=NAMES)
+    parser.add_argument("--workers", type=int, default=1, help="runs at a time")
     parser.add_argument("--report", action="store_true", help="run nothing")
     given = parser.parse_args()
     restore(RESULTS / "runs.zip", RUNS)
@@ -394,7 +394,6 @@ if __name__ == "__main__":
         if "times" in given.stage:
             forms = [(one.estimator, one.n, one.options) for one in timed()]
             save_csv(fair_times.milliseconds(forms, BASE.batch), TIMES)
-        for stage in given.stage:
-            for dataset in given.dataset:
-                carry_out(stage, dataset, given.estimator)
+        for stage in (one for one in given.stage if one != "times"):
+            carry_out(stage, given.dataset, given.estimator, given.workers)
     report()

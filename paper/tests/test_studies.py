@@ -354,7 +354,8 @@ def test_the_fair_study(page, monkeypatch):
         fair_run(module, options, level)
         return module.look(options)
 
-    module.choose("mnist", do, ("loorf", "arms"))
+    for entrant in module.entrants():
+        module.chosen("mnist", entrant, do)
     assert asked == [3e-4, 1e-3, 3e-3, 3e-4, 1e-3, 3e-3, 1e-2]  # one beyond where the end is best
     planned = list(module.seeds("mnist"))
     assert [one.learning_rate for one in planned] == [1e-3, 3e-3] * 5
@@ -442,7 +443,8 @@ def test_goals_of_the_fair_study(page, monkeypatch):
         return module.look(options)
 
     def train_all(levels):
-        module.choose("mnist", do, ("loorf", "reinmax", "spotcheck"))
+        for entrant in module.entrants():
+            module.chosen("mnist", entrant, do)
         for one in module.seeds("mnist"):
             noise = 0.1 * (one.seed % 2 if one.estimator == "spotcheck" else 0)
             level = levels[one.estimator, one.n]
