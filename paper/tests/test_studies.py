@@ -48,7 +48,7 @@ MARKS = (
 MARKS += ("supernet study", "supernet differences", "supernet state", "supernet correlations")
 MARKS += ("goals", "sentences", "tables", "league")
 MARKS += ("results", "longer", "revisions", "along", "parameters")
-MARKS += ("figure seconds", "figure longest", "figure figure1-upper", "differences")
+MARKS += ("figure seconds", "figure longest", "figure figure1-upper", "differences", "fair")
 
 
 @pytest.fixture
@@ -342,6 +342,7 @@ def fair_run(module, options, elbo: float) -> None:
 
 def test_the_fair_study(page, monkeypatch):
     module = study("fair_study", page, monkeypatch)
+    monkeypatch.setattr(module, "FRONT", (page,))
     monkeypatch.setattr(module, "TIMES", page.parent / "results" / "times.csv")
     monkeypatch.setattr(module, "ENTRANTS", (module.Entrant("loorf"), module.Entrant("arms")))
     levels = {("loorf", 3e-4): 130.0, ("loorf", 1e-3): 119.0, ("loorf", 3e-3): 122.0}
@@ -409,6 +410,7 @@ def test_commands_of_the_fair_study_repeat_its_runs():
 
 def test_a_temperature_at_an_end_is_followed_by_the_next(page, monkeypatch):
     module = study("fair_study", page, monkeypatch)
+    monkeypatch.setattr(module, "FRONT", (page,))
     asked = []
 
     def do(options):
@@ -426,6 +428,7 @@ def test_a_temperature_at_an_end_is_followed_by_the_next(page, monkeypatch):
 
 def test_goals_of_the_fair_study(page, monkeypatch):
     module = study("fair_study", page, monkeypatch)
+    monkeypatch.setattr(module, "FRONT", (page,))
     Entrant = module.Entrant
     monkeypatch.setattr(module, "TIMES", page.parent / "results" / "times.csv")
     ours = Entrant("spotcheck", 2)
@@ -460,6 +463,7 @@ def test_goals_of_the_fair_study(page, monkeypatch):
     assert "| LOORF n=5 | 5 | 0.001 | 5 |" in text
     assert "from LOORF n=5** | – | – |" in text  # the nearest of the unbiased ones
     assert "| SpotCheck: at most 0.5 nats above ReinMax | **met: -0.96 (" in text
+    assert "| SpotCheck | none | 1.29 | -7.0 (-7.0 to -6.9) |" in text
     assert "| SpotCheck: below ReinMax by the test bound after 50,000 steps | – | – | – |" in text
     assert "to come" not in text
     assert "SpotCheck checks=6" not in text
@@ -485,6 +489,7 @@ def test_goals_of_the_fair_study(page, monkeypatch):
     text = page.read_text()
     assert "| SpotCheck checks=6 | 8 | 0.001 | 5 |" in text
     assert "| SpotCheck: at most 0.5 nats above ReinMax | **met: -0.96 (" in text
+    assert "| SpotCheck | none | 1.29 | -7.0 (-7.0 to -6.9) |" in text
     assert "from LOORF n=6** | – | – |" in text
     with_more = "| SpotCheck checks=6: at most 0.5 nats above ReinMax | **met: -1.96 ("
     assert with_more in text
