@@ -259,7 +259,9 @@ def front_table(found: list[Trained], times: Mapping[str, float]) -> Table | Non
     return Table(caption, titles, ordered, words=2)
 
 
-def reach_table(found: list[Trained], times: Mapping[str, float]) -> Table | None:
+def reach_table(
+    found: list[Trained], times: Mapping[str, float], rate: str = "at its best rate"
+) -> Table | None:
     """Steps and seconds until LOORF's last value, over LOORF's."""
     base = next((one for one in found if one.series == BASELINE), None)
     if base is None:
@@ -273,8 +275,8 @@ def reach_table(found: list[Trained], times: Mapping[str, float]) -> Table | Non
         rows.append(Row((Cell(one.name), *cells)))
     caption = (
         f"{dataset_name(base.dataset)}: when the training -ELBO of 1,000 images, the mean over "
-        f"seeds, is where LOORF at its best rate is after {steps:,.0f} steps ({level:.2f}); over "
-        "LOORF's steps and seconds."
+        f"seeds, is where LOORF {rate} is after {steps:,.0f} steps ({level:.2f}); over LOORF's "
+        "steps and seconds."
     )
     return Table(caption, ("Estimator", "steps", "seconds"), tuple(rows))
 
