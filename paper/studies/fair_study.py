@@ -206,9 +206,24 @@ def look(options: Options) -> dict[str, Any] | None:
     return read_summary(options.folder())
 
 
-def choose(asked: tuple[str, Entrant]) -> None:
-    """Carry out all runs that choose the rate of an estimator on a data set."""
-    chosen(*asked, train)
+def choose(dataset: str) -> Iterator[Options]:
+    """Those that choose temperatures and rates, as far as finished ones tell which they are."""
+    hot = tried_temperatures(dataset, look)
+    runs = [choice_of(dataset, tempered(temperature), RATES[1]) for temperature in hot]
+    for entrant in with_temperature(dataset):
+        runs += [choice_of(dataset, entrant, rate) for rate in tried_rates(dataset, entrant, look)]
+    yield from dict.fromkeys(runs)
+
+
+def with_temperature(dataset: str) -> Iterator[Entrant]:
+    """All that is compared, Gumbel-softmax at its temperature, if that is known."""
+    for entrant in entrants():
+        if entrant == GUMBEL:
+            best = lowest(tried_temperatures(dataset, look))
+            if best is None:
+                continue
+            entrant = tempered(best)
+        yield entrant
 
 
 def seeds(dataset: str) -> Iterator[Options]:
@@ -245,6 +260,7 @@ def table1(dataset: str) -> Iterator[Options]:
 STAGES = ("times", "choose", "seeds", "long", "longest", "table1")
 NAMES = tuple(dict.fromkeys([*(one.estimator for one in ENTRANTS), *PAPER_ORDER]))
 PLANS: dict[str, Callable[[str], Iterator[Options]]] = {
+    "choose": choose,
     "seeds": seeds,
     "long": long,
     "longest": longest,
@@ -253,13 +269,17 @@ PLANS: dict[str, Callable[[str], Iterator[Options]]] = {
 
 
 def carry_out(stage: str, sets: Collection[str], names: Collection[str], workers: int) -> None:
-    """The runs of a stage that are not finished, so many at a time."""
-    if stage == "choose":
-        asked = [(d, one) for d in sets for one in entrants() if one.estimator in names]
-        all_results(choose, asked, workers)
-    else:
-        runs = [one for d in sets for one in PLANS[stage](d) if one.estimator in names]
-        all_results(train, [one for one in runs if look(one) is None], workers)
+    """The runs of a stage that are not finished, so many at a time.
+
+    (A choice may ask for further runs when the first are there.)
+    """
+
+    def missing() -> list[Options]:
+        runs = (one for d in sets for one in PLANS[stage](d) if one.estimator in names)
+        return [one for one in runs if look(one) is None]
+
+    while runs := missing():
+        all_results(train, runs, workers)
 
 
 def waiting(dataset: str) -> list[Entrant]:
@@ -292,30 +312,20 @@ def state(choices: Collection[Options]) -> str:
     return "\n".join(["Finished runs of 10,000 steps:\n", *told])
 
 
-def choices(dataset: str) -> tuple[list[Options], dict[str, dict[float, float | None]]]:
-    """The runs that choose temperatures and rates, and -ELBO by estimator and rate."""
-    hot = tried_temperatures(dataset, look)
-    runs = [choice_of(dataset, tempered(temperature), RATES[1]) for temperature in hot]
-    levels = {}
-    for entrant in entrants():
-        if entrant == GUMBEL:
-            best = lowest(hot)
-            if best is None:
-                continue
-            entrant = tempered(best)
+def levels(dataset: str) -> dict[str, dict[float, float | None]]:
+    """-ELBO on the images held out by estimator and rate, as far as tried."""
+    found = {}
+    for entrant in with_temperature(dataset):
         own = tried_rates(dataset, entrant, look)
-        runs += [choice_of(dataset, entrant, rate) for rate in own]
         name = fair_report.series_of(choice_of(dataset, entrant, RATES[0]))
-        levels[name] = {rate: None if s is None else s[BY] for rate, s in own.items()}
-    return list(dict.fromkeys(runs)), levels
+        found[name] = {rate: None if s is None else s[BY] for rate, s in own.items()}
+    return found
 
 
 def report() -> None:
     """Tables and figures from the finished runs."""
     times = fair_report.read_times(TIMES)
-    tried = {dataset: choices(dataset) for dataset in DATASETS}
-    runs = {"choose": [one for own, _ in tried.values() for one in own]}
-    runs |= {stage: [one for d in DATASETS for one in plan(d)] for stage, plan in PLANS.items()}
+    runs = {stage: [one for d in DATASETS for one in plan(d)] for stage, plan in PLANS.items()}
     short, fifty, farthest = (
         fair_report.trained(runs[stage]) for stage in ("seeds", "long", "longest")
     )
@@ -324,10 +334,12 @@ def report() -> None:
         dataset: [run_of(dataset, one, PAPER_RATE, 0, BASE.steps) for one in waiting(dataset)]
         for dataset in DATASETS
     }
-    reaches = (fair_report.reach_table([x for x in short if x.dataset == d], times) for d in tried)
+    reaches = (
+        fair_report.reach_table([x for x in short if x.dataset == d], times) for d in DATASETS
+    )
     parts = {
         "choices": fair_report.texts(
-            *(fair_report.choice_table(d, levels) for d, (_, levels) in tried.items())
+            *(fair_report.choice_table(dataset, levels(dataset)) for dataset in DATASETS)
         ),
         "results": fair_report.texts(*fair_report.results(short, times)),
         "differences": fair_report.texts(*fair_report.differences(short, BASELINE, *FORMS)),

@@ -426,6 +426,28 @@ def test_a_temperature_at_an_end_is_followed_by_the_next(page, monkeypatch):
     assert {word for word, _ in asked[4:]} == {"temperature=0.1"}
 
 
+def test_choosing_goes_on_until_no_further_run_is_asked_for(page, monkeypatch):
+    module = study("fair_study", page, monkeypatch)
+    monkeypatch.setattr(module, "ENTRANTS", (module.Entrant("arms"), module.GUMBEL))
+    monkeypatch.setattr(module, "TIMES", page.parent / "none.csv")
+    rounds = []
+
+    def together(fn, runs, workers):
+        rounds.append([(one.estimator, one.learning_rate) for one in runs])
+        for one in runs:
+            words = one.estimator_options or ("temperature=0.5",)
+            middle = abs(float(words[0].partition("=")[2]) - 0.5)
+            fair_run(module, one, 110.0 - 100 * one.learning_rate + middle)
+
+    monkeypatch.setattr(module, "all_results", together)
+    module.carry_out("choose", ["mnist"], module.NAMES, 2)
+    assert rounds == [
+        [("gumbelsoftmax", 1e-3)] * 3 + [("arms", 3e-4), ("arms", 1e-3), ("arms", 3e-3)],
+        [("arms", 1e-2), ("gumbelsoftmax", 3e-4), ("gumbelsoftmax", 3e-3)],
+        [("gumbelsoftmax", 1e-2)],
+    ]
+
+
 def test_goals_of_the_fair_study(page, monkeypatch):
     module = study("fair_study", page, monkeypatch)
     monkeypatch.setattr(module, "FRONT", (page,))
