@@ -91,3 +91,19 @@ def test_names_and_labels():
 def test_unknown_series_look_different(count):
     series = ["loorf", *(f"dbsurf alpha={i}" for i in range(count))]
     assert len(set(looks(series).values())) == count + 1
+
+
+def test_a_few_unknown_variants_have_the_colour_of_their_estimator():
+    found = looks(
+        ["spotcheck checks=6", "reinmax", "spotcheck", "spotcheck n=3", "median:Baseline"]
+    )
+    colour, dash = VARIANTS["spotcheck"].colour, VARIANTS["spotcheck"].dash
+    own = {found[one] for one in ("spotcheck", "spotcheck n=3", "spotcheck checks=6")}
+    assert len(own) == 3
+    assert {one for one, _ in own} == {colour}
+    assert found["spotcheck"] == (colour, dash)
+    assert looks(["gumbelsoftmax temperature=0.25"])["gumbelsoftmax temperature=0.25"] == (
+        VARIANTS["gumbelsoftmax"].colour,
+        VARIANTS["gumbelsoftmax"].dash,
+    )
+    assert found["median:Baseline"][0] in labels.SPARE

@@ -6,8 +6,10 @@ tables and figures are joined by it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Any
 
 import dbsurf
@@ -19,6 +21,8 @@ BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 BLUE, VERMILION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#777777"
 SPARE = ("#A50026", "#4D9221", "#5E4FA2", "#C51B7D", "#35978F", "#8C510A", "#3288BD", "#525252")
 SEQUENCE = (BLACK, BLUE, SKY, GREEN, ORANGE, VERMILION)
+DASHES = ("-", "--", "-.", ":")
+FEW = 2  # variants outside the table that are told from their estimator by dashes
 IN_FILES = str.maketrans(" =:", "---")  # what a label has and a file's name should not
 
 
@@ -151,19 +155,26 @@ def column_order(labels: set[str]) -> list[str]:
     return [name for name in PAPER_ORDER if name in labels] + sorted(labels - set(PAPER_ORDER))
 
 
-def looks(series: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Colour and dash of every label: those of the table, otherwise the next spare ones.
+def looks(series: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Colour and dash of every label, as the table has them.
 
-    >>> looks(["loorf", "dbsurf alpha=2"])["dbsurf alpha=2"]
-    ('#A50026', '-')
+    One that is not in the table has its estimator's colour, with the estimator's own dash or the
+    next one that is free; where an estimator has many of them, colours tell more than dashes, and
+    they get spare ones.
+
+    >>> looks(["loorf", "loorf n=5"])["loorf n=5"]
+    ('#000000', '-')
     """
-    found: dict[str, tuple[str, str]] = {}
-    others = 0
-    for one in series:
-        if one in VARIANTS:
-            found[one] = VARIANTS[one].colour, VARIANTS[one].dash
-        elif one not in found:
-            dash = ("-", "--", "-.", ":")[others // len(SPARE) % 4]
-            found[one] = SPARE[others % len(SPARE)], dash
-            others += 1
-    return found
+    found = {one: (VARIANTS[one].colour, VARIANTS[one].dash) for one in series if one in VARIANTS}
+    others = [one for one in dict.fromkeys(series) if one not in VARIANTS]
+    families = Counter(one.split(" ")[0] for one in others)
+    spare = cycle((colour, dash) for dash in DASHES for colour in SPARE)
+    for one in others:
+        name = one.split(" ")[0]
+        if name in VARIANTS and families[name] <= FEW:
+            known = VARIANTS[name]
+            own = ((known.colour, dash) for dash in (known.dash, *DASHES))
+            found[one] = next(look for look in own if look not in found.values())
+        else:
+            found[one] = next(spare)
+    return {one: found[one] for one in series}

@@ -102,7 +102,7 @@ class ReinMax(StraightThrough):
     variants = (
         Variant(
             "ReinMax",
-            "#F06292",
+            "#7CB342",
             "-.",
             choose="the least biased of the biased ones where f is nearly quadratic",
             bias="unless f is quadratic",
