@@ -29,6 +29,7 @@ MEASURED = {
     "test_bound": "bound, test",
 }
 BASELINE = "loorf"
+PARTS = 5  # of a training, at whose ends a lead is shown
 USUAL = 4  # evaluations of f in a step, where nothing else is said
 Numbers = npt.NDArray[np.float64]
 
@@ -41,11 +42,17 @@ class Trained:
     series: str
     options: Options
     summaries: Mapping[int, Mapping[str, Any]]
-    curve: tuple[Numbers, Numbers]  # steps, and the mean of the training -ELBO over seeds
+    steps: Numbers  # at which the training -ELBO of 1,000 images was evaluated
+    levels: Mapping[int, Numbers]  # what it was
 
     @property
     def name(self) -> str:
         return estimator_name(self.series)
+
+    @property
+    def curve(self) -> tuple[Numbers, Numbers]:
+        """Steps, and the mean of the training -ELBO over seeds."""
+        return self.steps, np.mean(list(self.levels.values()), 0)
 
     def values(self, measure: str, seeds: list[int]) -> list[float]:
         return [float(self.summaries[seed][measure]) for seed in seeds]
@@ -60,11 +67,13 @@ def trained(runs: list[Options]) -> list[Trained]:
     found = []
     for (dataset, series), group in groups.items():
         summaries = {one.seed: read_summary(one.folder()) or {} for one in group}
-        rows = [read_metrics(one.folder()) for one in group]
-        steps = np.array([row["step"] for row in rows[0]], dtype=float)
-        levels = [[float(row["train_negative_elbo"] or 0) for row in own] for own in rows]
-        curve = steps, np.mean(levels, 0)
-        found.append(Trained(dataset, series, group[0], summaries, curve))
+        rows = {one.seed: read_metrics(one.folder()) for one in group}
+        steps = np.array([row["step"] for row in rows[group[0].seed]], dtype=float)
+        levels = {
+            seed: np.array([float(row["train_negative_elbo"] or 0) for row in own])
+            for seed, own in rows.items()
+        }
+        found.append(Trained(dataset, series, group[0], summaries, steps, levels))
     return found
 
 
@@ -257,6 +266,34 @@ def front_table(found: list[Trained], times: Mapping[str, float]) -> Table | Non
     titles = ("Estimator", "Bias", "Time", *map(dataset_name, base), "At LOORF's end after")
     ordered = tuple(row for _, row in sorted(rows, key=lambda pair: pair[0]))
     return Table(caption, titles, ordered, words=2)
+
+
+def along_table(found: list[Trained]) -> Table | None:
+    """Minus LOORF at five points along the training, on the images that are evaluated there."""
+    base = next((one for one in found if one.series == BASELINE), None)
+    if base is None:
+        return None
+    wanted = base.steps[-1] * np.arange(1, PARTS + 1) / PARTS
+    points = np.unique(np.searchsorted(base.steps, wanted))
+    rows = []
+    for one in found:
+        seeds = sorted(one.levels.keys() & base.levels.keys())
+        if one is base or len(seeds) < 2:
+            continue
+        cells = [Cell(one.name)]
+        for point in points:
+            own, its = ([x.levels[seed][point] for seed in seeds] for x in (one, base))
+            gap = paired(own, its)
+            cells.append(Cell(f"{gap.value:+.2f}", f"{gap.low:+.2f} to {gap.high:+.2f}"))
+        rows.append(Row(tuple(cells)))
+    if not rows:
+        return None
+    caption = (
+        f"{dataset_name(base.dataset)}: training -ELBO of 1,000 images minus LOORF's after so many "
+        "steps, mean of the differences of equal seeds and its 95 % interval."
+    )
+    titles = ("Estimator", *(f"{base.steps[point]:,.0f}" for point in points))
+    return Table(caption, titles, tuple(rows))
 
 
 def reach_table(

@@ -48,7 +48,14 @@ MARKS = (
 MARKS += ("supernet study", "supernet differences", "supernet state", "supernet correlations")
 MARKS += ("goals", "sentences", "tables", "league")
 MARKS += ("results", "longer", "revisions", "along", "parameters")
-MARKS += ("figure seconds", "figure longest", "figure figure1-upper", "differences", "fair")
+MARKS += (
+    "figure seconds",
+    "figure seconds-long",
+    "figure longest",
+    "figure figure1-upper",
+    "differences",
+    "fair",
+)
 
 
 @pytest.fixture
@@ -516,6 +523,18 @@ def test_goals_of_the_fair_study(page, monkeypatch):
     with_more = "| SpotCheck checks=6: at most 0.5 nats above ReinMax | **met: -1.96 ("
     assert with_more in text
     assert "from ReinMax n=5** | – | – |" in text
+    for one in module.long("mnist"):
+        assert (one.steps, one.evaluate_every) == (50_000, 2_500)
+        lead = {"loorf": 0.0, "reinmax": 2.0, "spotcheck": 1.5 + 0.1 * one.seed}[one.estimator]
+        fair_run(module, one, 105.0 - lead)
+    module.report()
+    text = page.read_text()
+    behind = "| SpotCheck: below ReinMax by the test bound after 50,000 steps | missed: +0.40 ("
+    assert behind in text
+    assert "| Estimator | 25,000 | 50,000 |" in text
+    assert "| SpotCheck | -1.60 (-1.85 to -1.35) | -1.60 (-1.85 to -1.35) |" in text
+    assert "after 50,000 steps (105.00); over LOORF's" in text
+    assert "(results/fair/seconds-long.png)" in text
 
 
 def test_a_run_of_chosen_estimators_takes_the_place_of_rows_of_a_whole_run(page, monkeypatch):
