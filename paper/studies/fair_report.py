@@ -268,6 +268,29 @@ def front_table(found: list[Trained], times: Mapping[str, float]) -> Table | Non
     return Table(caption, titles, ordered, words=2)
 
 
+def rate_table(usual: list[Trained], larger: list[Trained]) -> Table | None:
+    """What a larger rate does in the same number of steps, with the same seed."""
+    rows = []
+    for one in larger:
+        for other in usual:
+            if (one.dataset, one.series) == (other.dataset, other.series):
+                seeds = sorted(one.summaries.keys() & other.summaries.keys())
+                for own in (other, one) if seeds else ():
+                    levels = (own.values(measure, seeds) for measure in MEASURED)
+                    cells = [Cell(dataset_name(own.dataset)), Cell(own.name)]
+                    cells.append(Cell(f"{own.options.learning_rate:g}"))
+                    cells += [Cell(f"{np.mean(level):.2f}") for level in levels]
+                    rows.append(Row(tuple(cells)))
+    if not rows:
+        return None
+    caption = (
+        f"{larger[0].options.steps:,} steps at the rate above and at the one that is best for "
+        "10,000 steps, seed 0."
+    )
+    titles = ("Data set", "Estimator", "rate", *MEASURED.values())
+    return Table(caption, titles, tuple(rows), words=2)
+
+
 def along_table(found: list[Trained]) -> Table | None:
     """Minus LOORF at five points along the training, on the images that are evaluated there."""
     base = next((one for one in found if one.series == BASELINE), None)

@@ -10,7 +10,8 @@ it, `--workers` does several runs at a time. Stages:
   of the three, the next one beyond is tried too. For Gumbel-softmax the temperature is chosen
   first, by the same rule, at the middle rate.
 - `seeds`: 10,000 steps at the chosen rate, five other seeds, all training images.
-- `long`: 50,000 steps of five estimators at these rates, three seeds, two data sets.
+- `long`: 50,000 steps of five estimators at these rates, but at most 1e-3, three seeds, two data
+  sets; `long-rate` has one seed where the rate is larger, to show what that does.
 - `longest`: 200,000 steps at the paper's rate, MNIST, three estimators.
 - `table1`: n = 2, 6 and 8 for the estimators of the paper's table 1 at the paper's rate, two seeds.
 
@@ -86,6 +87,7 @@ MORE_CHECKS = Entrant("spotcheck", 2, ("checks=6",))
 IN_TIME = {Entrant("spotcheck", 2): ("loorf",), MORE_CHECKS: ("loorf", "reinmax")}
 MOST_SAMPLES = 8  # of those whose step is timed
 LONG = ("loorf", "dbsurf", "quadraticcv", "spotcheck", "reinmax")
+LONG_RATE = 1e-3  # at most: longer trainings want smaller rates
 LONGEST = ("loorf", "dbsurf", "spotcheck")
 
 
@@ -238,10 +240,27 @@ def seeds(dataset: str) -> Iterator[Options]:
 
 def long(dataset: str) -> Iterator[Options]:
     for seed in SEEDS_OF_LONG:
-        for entrant in ENTRANTS:
-            found = chosen(dataset, entrant, look) if entrant.estimator in LONG else None
-            if found is not None and dataset != "omniglot":
-                yield replace(run_of(dataset, *found, seed, 50_000), evaluate_every=2_500)
+        for entrant, rate in in_long(dataset):
+            yield long_run(dataset, entrant, min(rate, LONG_RATE), seed)
+
+
+def long_rate(dataset: str) -> Iterator[Options]:
+    """What rates that are best for 10,000 steps, and larger, do in 50,000: one seed."""
+    for entrant, rate in in_long(dataset):
+        if rate > LONG_RATE:
+            yield long_run(dataset, entrant, rate, SEEDS_OF_LONG[0])
+
+
+def in_long(dataset: str) -> Iterator[tuple[Entrant, float]]:
+    """The estimators of the longer trainings, and their rates for 10,000 steps."""
+    for entrant in ENTRANTS:
+        found = chosen(dataset, entrant, look) if entrant.estimator in LONG else None
+        if found is not None and dataset != "omniglot":
+            yield found
+
+
+def long_run(dataset: str, entrant: Entrant, rate: float, seed: int) -> Options:
+    return replace(run_of(dataset, entrant, rate, seed, 50_000), evaluate_every=2_500)
 
 
 def longest(dataset: str) -> Iterator[Options]:
@@ -258,12 +277,13 @@ def table1(dataset: str) -> Iterator[Options]:
                 yield run_of(dataset, Entrant(name, n), PAPER_RATE, seed, BASE.steps)
 
 
-STAGES = ("times", "choose", "seeds", "long", "longest", "table1")
+STAGES = ("times", "choose", "seeds", "long", "long-rate", "longest", "table1")
 NAMES = tuple(dict.fromkeys([*(one.estimator for one in ENTRANTS), *PAPER_ORDER]))
 PLANS: dict[str, Callable[[str], Iterator[Options]]] = {
     "choose": choose,
     "seeds": seeds,
     "long": long,
+    "long-rate": long_rate,
     "longest": longest,
     "table1": table1,
 }
@@ -327,8 +347,8 @@ def report() -> None:
     """Tables and figures from the finished runs."""
     times = fair_report.read_times(TIMES)
     runs = {stage: [one for d in DATASETS for one in plan(d)] for stage, plan in PLANS.items()}
-    short, fifty, farthest = (
-        fair_report.trained(runs[stage]) for stage in ("seeds", "long", "longest")
+    short, fifty, larger, farthest = (
+        fair_report.trained(runs[stage]) for stage in ("seeds", "long", "long-rate", "longest")
     )
     whole = [one for one in short if len(one.summaries) == len(SEEDS)]
     longer = [one for one in fifty if len(one.summaries) == len(SEEDS_OF_LONG)]
@@ -348,7 +368,10 @@ def report() -> None:
         "differences": fair_report.texts(*fair_report.differences(short, BASELINE, *FORMS)),
         "reaching": fair_report.texts(*reaches),
         "longer": fair_report.texts(
-            *fair_report.results(fifty, times),
+            *fair_report.results(
+                fifty, times, f"every estimator at its best rate, at most {LONG_RATE:g}"
+            ),
+            fair_report.rate_table(fifty, larger),
             *fair_report.differences(fifty, BASELINE, FORMS[0]),
             *(make([x for x in fifty if x.dataset == d]) for d in DATASETS for make in late),
             *fair_report.results(farthest, times, "all at the paper's rate, one seed"),

@@ -535,6 +535,15 @@ def test_goals_of_the_fair_study(page, monkeypatch):
     assert "| SpotCheck | -1.60 (-1.85 to -1.35) | -1.60 (-1.85 to -1.35) |" in text
     assert "after 50,000 steps (105.00); over LOORF's" in text
     assert "(results/fair/seconds-long.png)" in text
+    assert "best for 10,000 steps, seed 0" not in text
+    assert not list(module.long_rate("mnist"))
+    monkeypatch.setattr(module, "LONG_RATE", 5e-4)
+    (smaller,) = [x for x in module.long("mnist") if (x.estimator, x.seed) == ("reinmax", 0)]
+    fair_run(module, smaller, 100.5)
+    module.report()
+    text = page.read_text()
+    assert "| MNIST | ReinMax | 0.0005 | 100.50 | 101.50 | 95.50 | 96.50 |" in text
+    assert "| MNIST | ReinMax | 0.001 | 103.00 | 104.00 | 98.00 | 99.00 |" in text
 
 
 def test_a_run_of_chosen_estimators_takes_the_place_of_rows_of_a_whole_run(page, monkeypatch):
