@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from dbsurf_paper.labels import dataset_name, label
 from dbsurf_paper.report.document import Chart, Line, Panel
-from fair_report import Trained, time_key
+from fair_runs import Trained, time_key
 
 LATE = 0.4  # of the steps; what comes before would take up the whole panel
 PAPER_STEPS = 1e6

@@ -1,125 +1,26 @@
-"""Tables of the fair study, from its finished runs."""
+"""Tables of the fair study in steps: results, differences from others, the paper's table 1."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from dbsurf_paper.experiments.registry import load
 from dbsurf_paper.experiments.vae import Options
-from dbsurf_paper.labels import PAPER_ORDER, dataset_name, estimator_name, label
+from dbsurf_paper.labels import PAPER_ORDER, dataset_name, estimator_name
 from dbsurf_paper.report.document import Cell, Row, Table
 from dbsurf_paper.report.markdown import block_text
-from dbsurf_paper.report.statistics import Mean, Paired, holm, paired
-from dbsurf_paper.runs.folder import ENVIRONMENT, read_summary
-from dbsurf_paper.runs.records import read_metrics
-from dbsurf_paper.runs.sealed import read_sealed
+from dbsurf_paper.report.statistics import Difference, Mean, Spread, holm, paired, unpaired
+from dbsurf_paper.runs.folder import read_summary
+from fair_runs import BASELINE, MEASURED, Times, Trained, evaluations, time_key
+from fair_seconds import gap_in_time, reach_of
 
-MEASURED = {
-    "train_negative_elbo": "-ELBO, train",
-    "test_negative_elbo": "-ELBO, test",
-    "train_bound": "bound, train",
-    "test_bound": "bound, test",
-}
-BASELINE = "loorf"
 PARTS = 5  # of a training, at whose ends a lead is shown
-USUAL = 4  # evaluations of f in a step, where nothing else is said
-Numbers = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Trained:
-    """The finished runs of one estimator on one data set, by seed."""
-
-    dataset: str
-    series: str
-    options: Options
-    summaries: Mapping[int, Mapping[str, Any]]
-    steps: Numbers  # at which the training -ELBO of 1,000 images was evaluated
-    levels: Mapping[int, Numbers]  # what it was
-
-    @property
-    def name(self) -> str:
-        return estimator_name(self.series)
-
-    @property
-    def curve(self) -> tuple[Numbers, Numbers]:
-        """Steps, and the mean of the training -ELBO over seeds."""
-        return self.steps, np.mean(list(self.levels.values()), 0)
-
-    def values(self, measure: str, seeds: list[int]) -> list[float]:
-        return [float(self.summaries[seed][measure]) for seed in seeds]
-
-
-def trained(runs: list[Options]) -> list[Trained]:
-    """The finished ones among the runs, put together over seeds."""
-    groups: dict[tuple[str, str], list[Options]] = {}
-    for one in runs:
-        if read_summary(one.folder()) is not None:
-            groups.setdefault((one.dataset, series_of(one)), []).append(one)
-    found = []
-    for (dataset, series), group in groups.items():
-        summaries = {one.seed: read_summary(one.folder()) or {} for one in group}
-        rows = {one.seed: read_metrics(one.folder()) for one in group}
-        steps = np.array([row["step"] for row in rows[group[0].seed]], dtype=float)
-        levels = {
-            seed: np.array([float(row["train_negative_elbo"] or 0) for row in own])
-            for seed, own in rows.items()
-        }
-        found.append(Trained(dataset, series, group[0], summaries, steps, levels))
-    return found
-
-
-def series_of(one: Options) -> str:
-    """The label of a run's estimator; with n, where that makes another number of evaluations."""
-    found = label(one.estimator, one.estimator_options)
-    return found if one.estimator_options or evaluations(one) == USUAL else f"{found} n={one.n}"
-
-
-def evaluations(one: Options) -> int:
-    """How often f is evaluated in a step, for each image."""
-    count = one.build_estimator().evaluations
-    assert count is not None  # (the study has no estimator whose evaluations vary)
-    return count
-
-
-def gap_of(one: Trained, base: Trained, measure: str) -> Paired | None:
-    """The mean difference of equal seeds; None if there are not two of them."""
-    seeds = sorted(one.summaries.keys() & base.summaries.keys())
-    if one is base or len(seeds) < 2:
-        return None
-    return paired(one.values(measure, seeds), base.values(measure, seeds))
-
-
-def choice_table(dataset: str, tried: Mapping[str, Mapping[float, float | None]]) -> Table | None:
-    """-ELBO on the images held out, by estimator and rate, as far as tried; the choice in bold."""
-    rates = sorted({rate for own in tried.values() for rate in own})
-    rows = []
-    for series, own in tried.items():
-        known = [value for value in own.values() if value is not None]
-        if not known:
-            continue
-        best = min(known) if len(known) == len(own) else None
-        cells = [_choice(own.get(rate), best) for rate in rates]
-        rows.append(Row((Cell(estimator_name(series)), *cells)))
-    if not rows:
-        return None
-    caption = (
-        f"{dataset_name(dataset)}: -ELBO of 5,000 training images that were held out, after 10,000 "
-        "steps of one seed, by learning rate; the rate that was chosen in bold."
-    )
-    return Table(caption, ("Estimator", *(f"{rate:g}" for rate in rates)), tuple(rows))
-
-
-def _choice(value: float | None, best: float | None) -> Cell:
-    return Cell("–") if value is None else Cell(f"{value:.2f}", best=value == best)
+LEVEL = 0.05  # of a test
+SHOWN = ("train_negative_elbo", "test_bound")  # by which estimators are compared
 
 
 def results(
@@ -138,12 +39,6 @@ def results(
     return [
         result_table([one for one in found if one.dataset == d], times, rates) for d in datasets
     ]
-
-
-def differences(found: list[Trained], *against: str) -> list[Table | None]:
-    """Tables of differences from these estimators, by two measures."""
-    shown = ("train_negative_elbo", "test_bound")
-    return [difference_table(found, name, measure) for name in against for measure in shown]
 
 
 def result_table(found: list[Trained], times: Mapping[str, float], rates: str) -> Table:
@@ -183,89 +78,189 @@ def _milliseconds(times: Mapping[str, float], options: Options) -> Cell:
     return Cell("–" if found is None else f"{found:.1f}")
 
 
-def time_key(options: Options) -> str:
-    """The name of a step's time in the table of times."""
-    return time_name(options.estimator, options.n, options.estimator_options)
+# --- differences ----------------------------------------------------------------------------------
 
 
-def time_name(estimator: str, n: int, options: Iterable[str]) -> str:
-    """The same for an estimator; a temperature changes no time."""
-    words = [one for one in options if not one.startswith("temperature=")]
-    return f"{label(estimator, words)} n={n}"
+def gap_of(one: Trained, base: Trained, measure: str) -> Difference | None:
+    """The mean difference of equal seeds; None if there are not two of them."""
+    seeds = sorted(one.summaries.keys() & base.summaries.keys())
+    if one is base or len(seeds) < 2:
+        return None
+    return paired(one.values(measure, seeds), base.values(measure, seeds))
+
+
+@dataclass(frozen=True)
+class Compared:
+    """An estimator minus another one on a data set.
+
+    Attributes:
+        series: the estimator.
+        dataset: the data set.
+        gap: the mean difference of equal seeds.
+        p: its p-value with Holm's correction.
+        pooled: the difference of the means, with the spread of the seeds of all estimators.
+        pooled_p: its p-value with Holm's correction.
+    """
+
+    series: str
+    dataset: str
+    gap: Difference
+    p: float
+    pooled: Difference
+    pooled_p: float
+
+    @property
+    def disputed(self) -> bool:
+        """Whether the two tests differ in their verdict."""
+        return (self.p < LEVEL) != (self.pooled_p < LEVEL)
+
+
+def compared(found: list[Trained], against: str, measure: str) -> list[Compared]:
+    """Every estimator minus one of them, the lowest on the first data set first."""
+    base = {one.dataset: one for one in found if one.series == against}
+    spreads = {
+        dataset: Spread.of(
+            one.values(measure, sorted(one.summaries)) for one in found if one.dataset == dataset
+        )
+        for dataset in base
+    }
+    gaps = []
+    for one in found:
+        gap = gap_of(one, base[one.dataset], measure) if one.dataset in base else None
+        if gap is not None and gap.known:
+            both = (x.values(measure, sorted(x.summaries)) for x in (one, base[one.dataset]))
+            gaps.append((one, gap, unpaired(*both, spreads[one.dataset])))
+    adjusted = holm([gap.p for _, gap, _ in gaps]), holm([pooled.p for _, _, pooled in gaps])
+    rows = [
+        Compared(one.series, one.dataset, gap, p, pooled, pooled_p)
+        for (one, gap, pooled), p, pooled_p in zip(gaps, *adjusted, strict=True)
+    ]
+    order = {dataset: place for place, dataset in enumerate(base)}
+    first = {}
+    for row in sorted(rows, key=lambda row: order[row.dataset]):
+        first.setdefault(row.series, (order[row.dataset], row.gap.value))
+    return sorted(rows, key=lambda row: (first[row.series], order[row.dataset]))
+
+
+def differences(found: list[Trained], *against: str) -> list[Table | None]:
+    """Tables of differences from these estimators, by two measures."""
+    return [difference_table(found, name, measure) for name in against for measure in SHOWN]
 
 
 def difference_table(found: list[Trained], against: str, measure: str) -> Table | None:
     """Every estimator minus one of them, paired by seed, with Holm's correction over the table."""
-    base = {one.dataset: one for one in found if one.series == against}
-    gaps: dict[tuple[str, str], Paired] = {}
-    for one in found:
-        gap = gap_of(one, base[one.dataset], measure) if one.dataset in base else None
-        if gap is not None:
-            gaps[one.series, one.dataset] = gap
-    if not gaps:
+    rows = compared(found, against, measure)
+    if not rows:
         return None
-    known = [key for key, gap in gaps.items() if gap.p == gap.p]
-    adjusted = dict(zip(known, holm([gaps[key].p for key in known]), strict=True))
+    datasets = [one.dataset for one in found if one.series == against]
     unbiased = {one.series: one.options.build_estimator().unbiased for one in found}
-    rows = []
-    for series in dict.fromkeys(series for series, _ in gaps):
-        cells = [Cell(estimator_name(series)), Cell("none" if unbiased[series] else "some")]
-        for dataset in base:
-            gap = gaps.get((series, dataset))
-            cells.append(Cell("–") if gap is None else _gap(gap, adjusted.get((series, dataset))))
-        rows.append(Row(tuple(cells)))
-    name = estimator_name(against)
+    table = []
+    for series in dict.fromkeys(row.series for row in rows):
+        own = {row.dataset: row for row in rows if row.series == series}
+        cells = [_gap(own[name]) if name in own else Cell("–") for name in datasets]
+        bias = Cell("none" if unbiased[series] else "some")
+        table.append(Row((Cell(estimator_name(series)), bias, *cells)))
     caption = (
-        f"Minus {name} ({MEASURED[measure]}) after {found[0].options.steps:,} steps: mean of the "
-        "differences of equal seeds and its 95 % interval; below 0 is better. In bold what is told "
-        f"apart from 0 at 5 % with Holm's correction over the {len(adjusted)} comparisons of this "
-        "table."
+        f"Minus {estimator_name(against)} ({MEASURED[measure]}) after "
+        f"{found[0].options.steps:,} steps: mean of the differences of equal seeds and its 95 % "
+        "interval, which knows of no other comparison; below 0 is better. In bold what is "
+        f"significant at 5 % with Holm's correction over the {len(rows)} comparisons of this table."
     )
-    return Table(caption, ("Estimator", "Bias", *map(dataset_name, base)), tuple(rows), words=2)
+    titles = ("Estimator", "Bias", *map(dataset_name, datasets))
+    return Table(caption, titles, tuple(table), words=2)
 
 
-def _gap(gap: Paired, p: float | None) -> Cell:
-    if p is None:
-        return Cell(f"{gap.value:+.2f}")
-    return Cell(f"{gap.value:+.2f}", f"{gap.low:+.2f} to {gap.high:+.2f}", best=p < 0.05)
+def _gap(one: Compared) -> Cell:
+    return Cell(f"{one.gap.value:+.2f}", one.gap.interval(), best=one.p < LEVEL)
 
 
-def front_table(found: list[Trained], times: Mapping[str, float]) -> Table | None:
-    """In one table: minus LOORF, and how soon each is where LOORF ends, on all data sets."""
-    base = {one.dataset: one for one in found if one.series == BASELINE}
-    rows: list[tuple[float, Row]] = []
-    for series in dict.fromkeys(one.series for one in found if one.series != BASELINE):
-        gaps, soon = {}, {}
-        for one in found:
-            if one.series == series and one.dataset in base:
-                gap = gap_of(one, base[one.dataset], "train_negative_elbo")
-                if gap is not None:
-                    text = f"{gap.low:+.1f} to {gap.high:+.1f}"
-                    gaps[one.dataset] = gap.value, Cell(f"{gap.value:+.1f}", text)
-                    soon[one.dataset] = reach_of(one, base[one.dataset], times)[1]
-                options, usual = one.options, base[one.dataset].options
-        if gaps:
-            time, its = times.get(time_key(options)), times.get(time_key(usual))
-            cells = [Cell(estimator_name(series))]
-            cells.append(Cell("none" if options.build_estimator().unbiased else "some"))
-            cells.append(Cell("–" if time is None or its is None else f"{time / its:.2f}"))
-            cells += [gaps[name][1] if name in gaps else Cell("–") for name in base]
-            shares = (soon.get(name) for name in base)
-            cells.append(Cell(", ".join("–" if one is None else f"{one:.2f}" for one in shares)))
-            rows.append((next(iter(gaps.values()))[0], Row(tuple(cells))))
+def disputed_table(found: list[Trained], against: Sequence[str]) -> Table | None:
+    """Where the verdict depends on the test."""
+    rows = []
+    for place, base in enumerate(against):
+        for measure in SHOWN:
+            for one in compared(found, base, measure):
+                if one.disputed and one.series not in against[:place]:
+                    words = f"{estimator_name(one.series)} minus {estimator_name(base)}"
+                    cells = [Cell(words), Cell(MEASURED[measure]), Cell(dataset_name(one.dataset))]
+                    for gap, p in ((one.gap, one.p), (one.pooled, one.pooled_p)):
+                        cells.append(Cell(f"{gap.value:+.2f}", gap.interval()))
+                        cells.append(Cell(f"{p:.3f}" if p >= 0.001 else "< 0.001", best=p < LEVEL))
+                    rows.append(Row(tuple(cells)))
     if not rows:
         return None
     caption = (
-        f"Training -ELBO minus LOORF's after {found[0].options.steps:,} steps, in nats, every "
-        "estimator at its own best learning rate: mean over five seeds and 95 % interval; below 0 "
-        "is better than LOORF. Time is that of a step, over LOORF's. The last column has the share "
-        "of LOORF's seconds after which the estimator is where LOORF ends, on the data sets in "
-        "turn. All evaluate f four times a step, but eight times with six checks, and n times "
-        "where n is given."
+        "Verdicts of the tables above that depend on the test: differences of equal seeds, as "
+        "there, and differences of means with one standard deviation for all estimators on a data "
+        "set. p-values with Holm's correction, those below 5 % in bold."
     )
-    titles = ("Estimator", "Bias", "Time", *map(dataset_name, base), "At LOORF's end after")
+    titles = ("Difference", "Measure", "Data set", "paired", "p", "pooled", "p")
+    return Table(caption, titles, tuple(rows), words=3)
+
+
+# --- the main table -------------------------------------------------------------------------------
+
+
+def front_table(found: list[Trained], times: Times) -> Table | None:
+    """In one table: minus LOORF in equal steps, in equal time and by the bound, on all sets."""
+    base = {one.dataset: one for one in found if one.series == BASELINE}
+    rows: list[tuple[float, Row]] = []
+    for series in dict.fromkeys(one.series for one in found if one.series != BASELINE):
+        own = {one.dataset: one for one in found if one.series == series and one.dataset in base}
+        gaps = {name: gap_of(one, base[name], SHOWN[0]) for name, one in own.items()}
+        known = [gap for gap in gaps.values() if gap is not None]
+        if not known:
+            continue
+        options = next(iter(own.values())).options
+        time, its = (times.get(time_key(x)) for x in (options, next(iter(base.values())).options))
+        cells = [Cell(estimator_name(series))]
+        cells.append(Cell("none" if options.build_estimator().unbiased else "some"))
+        cells.append(Cell("–" if time is None or its is None else f"{time / its:.2f}"))
+        cells += [_rounded(gaps.get(name)) for name in base]
+        pairs = {name: (one, base[name]) for name, one in own.items()}
+        in_time = {name: gap_in_time(*pair, times) for name, pair in pairs.items()}
+        bounds = {name: gap_of(*pair, SHOWN[1]) for name, pair in pairs.items()}
+        soon = {name: reach_of(*pair, times).seconds for name, pair in pairs.items()}
+        for some in (in_time, bounds):
+            cells.append(_in_turn([_value(some.get(name)) for name in base]))
+        cells.append(_in_turn([_share(soon.get(name)) for name in base]))
+        rows.append((known[0].value, Row(tuple(cells))))
+    if not rows:
+        return None
+    names = list(map(dataset_name, base))
+    caption = (
+        f"Training -ELBO minus LOORF's after {found[0].options.steps:,} steps, in nats, each "
+        "estimator at its own best learning rate: mean over five seeds and 95 % interval; negative "
+        "is better. Time: one step relative to LOORF's, on one CPU thread. The last three columns "
+        f"have {', '.join(names)} in turn: the difference in equal time instead of equal steps, "
+        "the difference by the 100-sample bound on test images, and the fraction of LOORF's "
+        "training time needed to reach LOORF's final value. A step evaluates f four times, eight "
+        "times with six checks, and n times where n is given; six checks and six samples were "
+        "added when the other results were known."
+    )
+    titles = ("Estimator", "Bias", "Time", *names)
+    titles += ("In equal time", "Test bound", "Time to match LOORF")
     ordered = tuple(row for _, row in sorted(rows, key=lambda pair: pair[0]))
     return Table(caption, titles, ordered, words=2)
+
+
+def _rounded(gap: Difference | None) -> Cell:
+    return Cell("–") if gap is None else Cell(f"{gap.value:+.1f}", gap.interval(1))
+
+
+def _value(gap: Difference | None) -> str:
+    return "–" if gap is None else f"{gap.value:+.1f}"
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
+
+
+def _in_turn(texts: list[str]) -> Cell:
+    return Cell(", ".join(texts))
+
+
+# --- longer trainings, and table 1 ----------------------------------------------------------------
 
 
 def rate_table(usual: list[Trained], larger: list[Trained]) -> Table | None:
@@ -307,7 +302,7 @@ def along_table(found: list[Trained]) -> Table | None:
         for point in points:
             own, its = ([x.levels[seed][point] for seed in seeds] for x in (one, base))
             gap = paired(own, its)
-            cells.append(Cell(f"{gap.value:+.2f}", f"{gap.low:+.2f} to {gap.high:+.2f}"))
+            cells.append(Cell(f"{gap.value:+.2f}", gap.interval()))
         rows.append(Row(tuple(cells)))
     if not rows:
         return None
@@ -317,52 +312,6 @@ def along_table(found: list[Trained]) -> Table | None:
     )
     titles = ("Estimator", *(f"{base.steps[point]:,.0f}" for point in points))
     return Table(caption, titles, tuple(rows))
-
-
-def reach_table(
-    found: list[Trained], times: Mapping[str, float], rate: str = "at its best rate"
-) -> Table | None:
-    """Steps and seconds until LOORF's last value, over LOORF's."""
-    base = next((one for one in found if one.series == BASELINE), None)
-    if base is None:
-        return None
-    steps, level = base.curve[0][-1], base.curve[1][-1]
-    rows = []
-    for one in found:
-        ratio, seconds = reach_of(one, base, times)
-        cells = [Cell("not reached" if ratio is None else f"{ratio:.2f}")]
-        cells.append(Cell("–" if seconds is None else f"{seconds:.2f}"))
-        rows.append(Row((Cell(one.name), *cells)))
-    caption = (
-        f"{dataset_name(base.dataset)}: when the training -ELBO of 1,000 images, the mean over "
-        f"seeds, is where LOORF {rate} is after {steps:,.0f} steps ({level:.2f}); over LOORF's "
-        "steps and seconds."
-    )
-    return Table(caption, ("Estimator", "steps", "seconds"), tuple(rows))
-
-
-def reach_of(
-    one: Trained, base: Trained, times: Mapping[str, float]
-) -> tuple[float | None, float | None]:
-    """Steps and seconds until the last value of another, over what that one took."""
-    needed = reached(*one.curve, float(base.curve[1][-1]))
-    ratio = None if needed is None else needed / float(base.curve[0][-1])
-    mine, its = times.get(time_key(one.options)), times.get(time_key(base.options))
-    if ratio is None or mine is None or its is None:
-        return ratio, None
-    return ratio, ratio * mine / its
-
-
-def reached(steps: Numbers, levels: Numbers, level: float) -> float | None:
-    """The first step at which a falling curve is at a level, between two points on a line."""
-    below = np.flatnonzero(levels <= level)
-    if not len(below):
-        return None
-    i = int(below[0])
-    if i == 0:
-        return float(steps[0])
-    share = (levels[i - 1] - level) / (levels[i - 1] - levels[i])
-    return float(steps[i - 1] + share * (steps[i] - steps[i - 1]))
 
 
 def table_1(runs: list[Options], others: Path) -> Table | None:
@@ -411,47 +360,5 @@ def table_1(runs: list[Options], others: Path) -> Table | None:
     return Table(caption, ("Data set", "n", *map(estimator_name, PAPER_ORDER)), tuple(rows))
 
 
-def made_by(one: Options) -> Mapping[str, Any]:
-    """Which code, versions and processor made a run, as far as it is known."""
-    path = one.folder() / ENVIRONMENT
-    return read_sealed(path) if path.exists() else {}
-
-
-def revisions(runs: list[Options]) -> str:
-    """How many of the finished runs were made by which code, versions and processor."""
-    found: Counter[str] = Counter()
-    for one in runs:
-        here = made_by(one) if read_summary(one.folder()) is not None else {}
-        if here:
-            told = f"revision {here['revision']}, torch {here['torch']}"
-            found[f"{told}, {here.get('processor', 'unknown processor')}"] += 1
-    return "\n".join(f"- {count} runs: {text}" for text, count in sorted(found.items()))
-
-
-def rows_of(runs: Mapping[str, list[Options]]) -> pd.DataFrame:
-    """Every finished run of every stage: its results, its code, and the command that repeats it."""
-    (record,) = load("vae")
-    rows = []
-    for stage, own in runs.items():
-        for one in own:
-            summary = read_summary(one.folder())
-            if summary is None:
-                continue
-            command = f"{record.command_for(one.config())} --threads {one.threads}"
-            row = {"stage": stage, "dataset": one.dataset, "estimator": series_of(one), "n": one.n}
-            row |= {"learning_rate": one.learning_rate, "steps": one.steps, "seed": one.seed}
-            row |= {name: summary[name] for name in MEASURED}
-            rows.append({**row, "revision": made_by(one).get("revision"), "command": command})
-    return pd.DataFrame(rows)
-
-
 def texts(*tables: Table | None) -> str:
     return "\n\n".join(block_text(table) for table in tables if table is not None)
-
-
-def read_times(path: Path) -> dict[str, float]:
-    """Milliseconds of a step by estimator and n."""
-    if not path.exists():
-        return {}
-    table = pd.read_csv(path)
-    return dict(zip(table.estimator, table.milliseconds, strict=True))

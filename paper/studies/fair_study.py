@@ -28,15 +28,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import fair_choices
 import fair_figures
 import fair_report
+import fair_runs
+import fair_seconds
 import fair_times
 from dbsurf_paper.experiments.vae import PRESETS, Options, train
 from dbsurf_paper.labels import PAPER_ORDER, dataset_name, file_name
 from dbsurf_paper.runs.folder import read_summary
 from dbsurf_paper.runs.local_pool import all_results
+from fair_choices import Found, lowest
 from fair_goals import FORMS, goal_table
-from fair_report import BASELINE
+from fair_runs import BASELINE
 from findings import at_equal_seconds, ends_lowest
 from pages import insert, publish, restore, save_csv, save_figure
 
@@ -44,7 +48,6 @@ RUNS, RESULTS, PAGE = Path("runs/fair"), Path("docs/results/fair"), Path("docs/f
 FRONT = (Path("README.md"), Path("docs/index.md"), Path("docs/vae.md"), PAGE)  # the main table
 TIMES = RESULTS / "times.csv"
 VAE_RUNS = Path("docs/results/vae/runs.csv")  # has n = 4 at the paper's rate
-BY = "test_negative_elbo"  # of a choosing run, whose test images are those that are held out
 DATASETS = ("mnist", "fashion-mnist", "omniglot")
 RATES, TEMPERATURES = (3e-4, 1e-3, 3e-3), (0.25, 0.5, 1.0)
 BEYOND_RATES = {3e-4: 1e-4, 3e-3: 1e-2}  # tried too if the best of these is at an end
@@ -97,8 +100,8 @@ def entrants() -> tuple[Entrant, ...]:
     (Not with the most samples in at most that time: a hundredth of it, which the clock does not
     tell, would decide.)
     """
-    times = fair_report.read_times(TIMES)
-    time = lambda one: times.get(fair_report.time_name(one.estimator, one.n, one.options))  # noqa: E731
+    times = fair_runs.read_times(TIMES)
+    time = lambda one: times.get(fair_runs.time_name(one.estimator, one.n, one.options))  # noqa: E731
     found = list(ENTRANTS)
     for ours, names in IN_TIME.items():
         wanted = time(ours)
@@ -152,9 +155,6 @@ def choice_of(dataset: str, entrant: Entrant, rate: float) -> Options:
 # --- the choice -----------------------------------------------------------------------------------
 
 
-Found = dict[float, dict[str, Any] | None]  # summaries of choosing runs by what was tried
-
-
 def tempered(temperature: float) -> Entrant:
     """Gumbel-softmax at a temperature."""
     return replace(GUMBEL, options=(f"temperature={temperature}",))
@@ -181,13 +181,6 @@ def tried(
     while (best := lowest(found)) in beyond and beyond[best] not in found:
         found[beyond[best]] = run(beyond[best])
     return found
-
-
-def lowest(found: Found) -> float | None:
-    """The value with the lowest -ELBO on images that were held out; None until all are there."""
-    if None in found.values():
-        return None
-    return min(found, key=lambda value: found[value][BY])  # type: ignore[index]
 
 
 def chosen(dataset: str, entrant: Entrant, do: Do) -> tuple[Entrant, float] | None:
@@ -333,22 +326,23 @@ def state(choices: Collection[Options]) -> str:
     return "\n".join(["Finished runs of 10,000 steps:\n", *told])
 
 
-def levels(dataset: str) -> dict[str, dict[float, float | None]]:
-    """-ELBO on the images held out by estimator and rate, as far as tried."""
-    found = {}
-    for entrant in with_temperature(dataset):
-        own = tried_rates(dataset, entrant, look)
-        name = fair_report.series_of(choice_of(dataset, entrant, RATES[0]))
-        found[name] = {rate: None if s is None else s[BY] for rate, s in own.items()}
-    return found
+def rates_tried(dataset: str) -> dict[str, Found]:
+    """The summaries of the choosing runs by estimator and rate, as far as tried."""
+    return {
+        fair_runs.series_of(choice_of(dataset, entrant, RATES[0])): tried_rates(
+            dataset, entrant, look
+        )
+        for entrant in with_temperature(dataset)
+    }
 
 
 def report() -> None:
     """Tables and figures from the finished runs."""
-    times = fair_report.read_times(TIMES)
+    times = fair_runs.read_times(TIMES)
+    tried = {dataset: rates_tried(dataset) for dataset in DATASETS}
     runs = {stage: [one for d in DATASETS for one in plan(d)] for stage, plan in PLANS.items()}
     short, fifty, larger, farthest = (
-        fair_report.trained(runs[stage]) for stage in ("seeds", "long", "long-rate", "longest")
+        fair_runs.trained(runs[stage]) for stage in ("seeds", "long", "long-rate", "longest")
     )
     whole = [one for one in short if len(one.summaries) == len(SEEDS)]
     longer = [one for one in fifty if len(one.summaries) == len(SEEDS_OF_LONG)]
@@ -357,15 +351,22 @@ def report() -> None:
         for dataset in DATASETS
     }
     reaches = (
-        fair_report.reach_table([x for x in short if x.dataset == d], times) for d in DATASETS
+        fair_seconds.reach_table([x for x in short if x.dataset == d], times) for d in DATASETS
     )
-    late = fair_report.along_table, lambda own: fair_report.reach_table(own, times)
+    late = fair_report.along_table, lambda own: fair_seconds.reach_table(own, times)
     parts = {
         "choices": fair_report.texts(
-            *(fair_report.choice_table(dataset, levels(dataset)) for dataset in DATASETS)
+            *(fair_choices.choice_table(dataset, own) for dataset, own in tried.items()),
+            fair_choices.other_rates(tried),
         ),
         "results": fair_report.texts(*fair_report.results(short, times)),
-        "differences": fair_report.texts(*fair_report.differences(short, BASELINE, *FORMS)),
+        "differences": fair_report.texts(
+            *fair_report.differences(short, BASELINE, *FORMS),
+            fair_report.disputed_table(short, (BASELINE, *FORMS)),
+        ),
+        "equal time": fair_report.texts(
+            *(fair_seconds.seconds_table(short, name, times) for name in (BASELINE, *FORMS))
+        ),
         "reaching": fair_report.texts(*reaches),
         "longer": fair_report.texts(
             *fair_report.results(
@@ -375,18 +376,18 @@ def report() -> None:
             *fair_report.differences(fifty, BASELINE, FORMS[0]),
             *(make([x for x in fifty if x.dataset == d]) for d in DATASETS for make in late),
             *fair_report.results(farthest, times, "all at the paper's rate, one seed"),
-            fair_report.reach_table(farthest, times, "at the paper's rate"),
+            fair_seconds.reach_table(farthest, times, "at the paper's rate"),
         ),
         "goals": fair_report.texts(goal_table(to_come, whole, longer, times)),
         "table 1": fair_report.texts(fair_report.table_1(runs["table1"], VAE_RUNS)),
-        "revisions": fair_report.revisions([one for own in runs.values() for one in own]),
+        "revisions": fair_runs.revisions([one for own in runs.values() for one in own]),
         "state": state(runs["choose"]),
     }
     for name, text in parts.items():
         insert(PAGE, name, text)
     for page in FRONT:
         insert(page, "fair", fair_report.texts(fair_report.front_table(whole, times)))
-    rows = fair_report.rows_of(runs)
+    rows = fair_runs.rows_of(runs)
     if len(rows):
         save_csv(rows, RESULTS / "runs.csv", digits=10)
     draw_figures(short, fifty, farthest, runs["table1"], times)
@@ -395,9 +396,9 @@ def report() -> None:
 
 
 def draw_figures(
-    short: list[fair_report.Trained],
-    fifty: list[fair_report.Trained],
-    farthest: list[fair_report.Trained],
+    short: list[fair_runs.Trained],
+    fifty: list[fair_runs.Trained],
+    farthest: list[fair_runs.Trained],
     small: list[Options],
     times: dict[str, float],
 ) -> None:
@@ -406,7 +407,7 @@ def draw_figures(
     caption += "Diamonds: what the paper has after 1,000,000 steps, n = 4, for all images."
     marks = fair_figures.PAPER_MNIST
     upper = "The upper row of the paper's figure 1: two samples, mean over two seeds."
-    pairs = fair_report.trained([one for one in small if one.n == 2])
+    pairs = fair_runs.trained([one for one in small if one.n == 2])
     charts = {
         "seconds": fair_figures.curves(short, times),
         "seconds-long": fair_figures.curves(fifty, times),

@@ -19,7 +19,7 @@ from dbsurf_paper.experiments.vae.model import DiscreteVAE
 from dbsurf_paper.experiments.vae.training import Batches, Trainer, mean_image
 from dbsurf_paper.runs.folder import environment
 from dbsurf_paper.runs.options import named_values
-from fair_report import time_name
+from fair_runs import time_name
 
 WARM, TURNS, STEPS_A_TURN = 20, 40, 5  # rounds before the clock counts, rounds that count
 RATE = 3e-4  # of the optimiser; a step takes as long with any other

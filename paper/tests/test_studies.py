@@ -12,6 +12,7 @@ import sys
 from dataclasses import fields, replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -353,7 +354,7 @@ def test_the_fair_study(page, monkeypatch):
     monkeypatch.setattr(module, "TIMES", page.parent / "results" / "times.csv")
     monkeypatch.setattr(module, "ENTRANTS", (module.Entrant("loorf"), module.Entrant("arms")))
     levels = {("loorf", 3e-4): 130.0, ("loorf", 1e-3): 119.0, ("loorf", 3e-3): 122.0}
-    levels |= {("arms", 3e-4): 128.0, ("arms", 1e-3): 120.0, ("arms", 3e-3): 118.0}
+    levels |= {("arms", 3e-4): 128.0, ("arms", 1e-3): 118.3, ("arms", 3e-3): 118.0}
     asked = []
 
     def do(options):
@@ -375,12 +376,15 @@ def test_the_fair_study(page, monkeypatch):
     module.TIMES.write_text("estimator,milliseconds\nloorf n=4,5.0\narms n=4,10.0\n")
     module.report()
     text = page.read_text()
-    assert "| ARMS-D | 129.00 | 121.00 | **119.00** | 151.00 |" in text
+    assert "| ARMS-D | 129.00 | 119.30 | **119.00** | 151.00 |" in text
     assert "| ARMS-D | 4 | 0.003 | 2 | **117.00 ± 1.00** |" in text
     assert "| 10.0 |" in text
     assert "| ARMS-D | none | -1.50 (-7.85 to +4.85) |" in text
     assert "correction over the 1 comparisons" in text
-    assert "| ARMS-D | 0.93 | 1.85 |" in text  # fewer steps, of twice the time
+    assert "| ARMS-D | 0.93 | 1.85 (" in text  # fewer steps, of twice the time
+    assert "| ARMS-D | +8.50 (+2.15 to +14.85) |" in text  # at half its steps, LOORF at its end
+    assert "| MNIST | ARMS-D | 0.003 | 0.001 | +0.30 | +0.30 | +0.30 |" in text  # a close choice
+    assert "| MNIST | LOORF | 0.001 | 0.003 |" not in text
     assert "- 11 runs: revision abc1234, torch 2.13.0" in text
     assert "- MNIST: 7 of at least 8 runs that choose rates, 4 of 10 at these rates." in text
     assert "under way" in text
@@ -401,6 +405,58 @@ def test_the_fair_study(page, monkeypatch):
         "dbsurf vae --dataset mnist --estimator loorf --steps 200000 --evaluate-every 5000 "
         "--variance-draws 0 --threads 1"
     )
+
+
+def handmade(module, estimator: str, values: list[float]):
+    """Runs of the fair study that end at these values, on a line from 200."""
+    options = module.run_of("mnist", module.Entrant(estimator), 1e-3, 0, 10_000)
+    summaries = {seed: dict.fromkeys(module.fair_runs.MEASURED, x) for seed, x in enumerate(values)}
+    steps = np.array([0.0, 10_000.0])
+    levels = {seed: np.array([200.0, x]) for seed, x in enumerate(values)}
+    return module.fair_runs.Trained("mnist", estimator, options, summaries, steps, levels)
+
+
+def test_verdicts_that_depend_on_the_test(page, monkeypatch):
+    module = study("fair_study", page, monkeypatch)
+    loorf = handmade(module, "loorf", [100.0, 101.0, 102.0, 103.0])
+    near = handmade(
+        module, "mdsurf", [99.5, 100.4, 101.5, 102.6]
+    )  # paired: -.5 with hardly a spread
+    far = handmade(module, "arms", [80.0, 81.0, 80.5, 81.5])
+    rows = {
+        row.series: row
+        for row in module.fair_report.compared([loorf, near, far], "loorf", "test_bound")
+    }
+    assert list(rows) == ["arms", "mdsurf"]
+    assert rows["mdsurf"].disputed
+    assert rows["mdsurf"].p < 0.05 < rows["mdsurf"].pooled_p
+    assert not rows["arms"].disputed
+    assert rows["arms"].pooled.value == pytest.approx(-20.75)
+    table = module.fair_report.disputed_table([loorf, near, far], ("loorf", "mdsurf"))
+    assert [row.cells[0].text for row in table.rows] == ["MDsurf minus LOORF"] * 2
+
+
+def test_seconds_until_the_last_value_of_another(page, monkeypatch):
+    module = study("fair_study", page, monkeypatch)
+    base = handmade(module, "loorf", [120.0, 120.0, 120.0])
+    times = {"loorf n=4": 10.0, "arms n=4": 15.0}
+    sooner = handmade(module, "arms", [100.0, 100.0, 100.0])
+    reach = module.fair_seconds.reach_of(sooner, base, times)
+    assert (reach.steps, reach.seconds) == (pytest.approx(0.8), pytest.approx(1.2))
+    assert reach.cell().note == "1.20 to 1.20"  # all seeds are alike
+    spread = module.fair_seconds.reach_of(
+        handmade(module, "arms", [90.0, 100.0, 110.0]), base, times
+    )
+    assert spread.steps == pytest.approx(0.8)
+    # Leaving one out: 80 / 95, 80 / 100, 80 / 105.
+    parts = 80 / np.array([95.0, 100.0, 105.0])
+    error = 4.3027 * np.sqrt(2 / 3 * np.square(parts - parts.mean()).sum())
+    assert spread.latest == pytest.approx(1.5 * (0.8 + error), rel=1e-4)
+    never = module.fair_seconds.reach_of(handmade(module, "arms", [130.0] * 3), base, times)
+    assert never.steps is None
+    assert never.cell().text == "–"
+    gap = module.fair_seconds.gap_in_time(sooner, base, times)  # after two thirds of its steps
+    assert gap.value == pytest.approx(200 - 100 * 2 / 3 - 120)
 
 
 def test_commands_of_the_fair_study_repeat_its_runs():
@@ -498,8 +554,8 @@ def test_goals_of_the_fair_study(page, monkeypatch):
     assert "SpotCheck checks=6" not in text
     monkeypatch.setattr(module, "ENTRANTS", (*module.ENTRANTS, Entrant("mdsurf")))
     module.report()
-    assert "**met: so far" in page.read_text()
-    assert "from LOORF n=5; MDsurf to come** | – | – |" in page.read_text()
+    assert "| so far met: " in page.read_text()
+    assert "from LOORF n=5; MDsurf to come | – | – |" in page.read_text()
     # With more checks, the others have as much time; the other form of SpotCheck is no rival.
     monkeypatch.setattr(module, "ENTRANTS", module.ENTRANTS[:-1])
     more = "spotcheck checks=6 n=2,15.2\nreinmax n=4,11\nreinmax n=5,14\n"
@@ -510,9 +566,9 @@ def test_goals_of_the_fair_study(page, monkeypatch):
     train_all({**levels, ("reinmax", 5): None})  # all but that one
     module.report()
     text = page.read_text()
-    with_more = "| SpotCheck checks=6: at most 0.5 nats above ReinMax | **met: so far -3.96 ("
+    with_more = "| SpotCheck checks=6: at most 0.5 nats above ReinMax | so far met: -3.96 ("
     assert with_more in text
-    assert "ReinMax n=5 to come** | – | – |" in text
+    assert "ReinMax n=5 to come | – | – |" in text
     train_all(levels)
     module.report()
     text = page.read_text()

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from dbsurf_paper.report.numbers import counted, listed, plus_minus, ranges
-from dbsurf_paper.report.statistics import Mean, paired
+from dbsurf_paper.report.statistics import Mean, Spread, paired, unpaired
 
 
 def test_mean_and_standard_error_by_hand():
@@ -50,3 +50,14 @@ def test_words():
     assert counted(1, "seed") == "1 seed"
     assert counted(1200, "run") == "1,200 runs"
     assert ranges([3, 1, 2, 9]) == [(1, 3), (9, 9)]
+
+
+def test_differences_with_a_common_spread_are_those_of_student():
+    first, second = [1.0, 2.0, 4.0], [3.0, 5.0, 4.0, 7.0]
+    found = unpaired(first, second, Spread.of([first, second]))
+    expected = stats.ttest_ind(first, second)
+    low, high = expected.confidence_interval()
+    assert found.p == pytest.approx(expected.pvalue)
+    assert (found.low, found.high) == (pytest.approx(low), pytest.approx(high))
+    assert found.interval(1) == f"{low:+.1f} to {high:+.1f}"
+    assert paired([1.0], [2.0]).interval() == ""

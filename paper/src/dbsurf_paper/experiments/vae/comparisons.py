@@ -11,7 +11,7 @@ from typing import Any
 from dbsurf_paper.experiments.vae.options import PRESETS
 from dbsurf_paper.labels import column_order, label
 from dbsurf_paper.report.collect import FINISHED, Run
-from dbsurf_paper.report.statistics import Mean, Paired, paired
+from dbsurf_paper.report.statistics import Difference, Mean, paired
 
 # What the paper reports in table 1: final training -ELBO after 1e6 steps, five seeds. (The paper's
 # header says ELBO; the numbers are negative ELBOs.)
@@ -171,7 +171,7 @@ def lowest_first(one: Comparison) -> list[str]:
     return sorted(one.labels, key=lambda label: one.mean(label, final_elbo).value)
 
 
-def gap(one: Comparison, above: str, below: str) -> Paired:
+def gap(one: Comparison, above: str, below: str) -> Difference:
     """How far the first estimator's training -ELBO lies above the second's, seed by seed.
 
     Runs of one seed have the same initial weights and see the same images, so most of the scatter

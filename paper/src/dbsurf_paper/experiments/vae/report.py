@@ -31,7 +31,7 @@ from dbsurf_paper.report.document import (
     is_png,
 )
 from dbsurf_paper.report.numbers import given, listed
-from dbsurf_paper.report.statistics import Paired
+from dbsurf_paper.report.statistics import Difference
 
 FEW = 4  # comparisons that a sentence can name one by one
 
@@ -114,7 +114,7 @@ def _lowest(found: list[Comparison]) -> str:
     )
 
 
-def _lead_over_second(one: Comparison) -> Paired:
+def _lead_over_second(one: Comparison) -> Difference:
     first, second = lowest_first(one)[:2]
     return gap(one, second, first)
 

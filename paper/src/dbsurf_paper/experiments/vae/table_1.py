@@ -20,7 +20,7 @@ from dbsurf_paper.labels import column_order, dataset_name, estimator_name
 from dbsurf_paper.report.collect import Run, numbers_of
 from dbsurf_paper.report.document import Block, Cell, Missing, Paragraph, Row, Section, Table
 from dbsurf_paper.report.numbers import counted, plus_minus
-from dbsurf_paper.report.statistics import Paired, holm
+from dbsurf_paper.report.statistics import Difference, holm
 
 COMMAND = "dbsurf sweep table1 --scale laptop"
 P = 0.05  # adjusted p-values below this tell two estimators apart
@@ -173,6 +173,6 @@ def _pair(place: int, one: Comparison, above: str, below: str) -> tuple[int, str
     return (place, above, below) if ran else None
 
 
-def _gap_cell(gap: Paired, apart: bool) -> Cell:
+def _gap_cell(gap: Difference, apart: bool) -> Cell:
     note = f"{gap.low:.2f} to {gap.high:.2f}" if gap.known else "one seed: no interval"
     return Cell(f"{gap.value:.2f}", note=note, best=apart)
