@@ -148,7 +148,7 @@ def interval(values: pd.Series, comparisons: int = 1) -> str:
 
 
 def finding(study: Study, rows: pd.DataFrame) -> str:
-    """Which methods the seeds tell apart from the base, as the table has it."""
+    """Which methods differ significantly from the base, as the table has it."""
     ends = runs_of(rows, purpose="result").pivot_table(
         index="seed", columns="method", values="accuracy", sort=False
     )

@@ -190,7 +190,7 @@ def markdown(cells: pd.DataFrame, longer: pd.DataFrame, test: Floats) -> str:
 def differences(cells: pd.DataFrame) -> str:
     """DBsurf against every other search, paired by seed, with a 95 % interval of Student's t.
 
-    Two are told apart where Holm's adjusted p-value is below .05.
+    A difference is significant where Holm's adjusted p-value is below .05.
     """
     wide = cells.pivot_table(index="seed", columns="search", values="test_200", sort=False)
     found = {}
@@ -200,7 +200,7 @@ def differences(cells: pd.DataFrame) -> str:
             found[name] = paired(both["dbsurf"].to_numpy(), both[name].to_numpy())
     known = [name for name, gap in found.items() if gap.known]
     adjusted = dict(zip(known, holm([found[name].p for name in known]), strict=True))
-    lines = ["| DBsurf minus | seeds | difference | 95 % interval | Holm's p | told apart |"]
+    lines = ["| DBsurf minus | seeds | difference | 95 % interval | Holm's p | significant |"]
     lines.append("|---|---|---|---|---|---|")
     for name, gap in found.items():
         words = ["-", "-", "no"]

@@ -222,4 +222,4 @@ def table(found: Sequence[Outcome]) -> Table | None:
 def _verdict(worst: Ratio, most: float) -> Cell:
     if worst.high <= most:
         return Cell("met", best=True)
-    return Cell("not met" if worst.value > most else "not told apart")
+    return Cell("not met" if worst.value > most else "not significant")

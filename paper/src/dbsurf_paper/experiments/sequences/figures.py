@@ -137,7 +137,7 @@ def gain_by_entropy(laws: pd.DataFrame, path: Path) -> None:
 def rewards(runs: pd.DataFrame, outcomes: pd.DataFrame, path: Path) -> None:
     """Reward, and share of groups without a signal, against completions.
 
-    ``outcomes`` is the table of the last rewards; the title says how many are told apart.
+    ``outcomes`` is the table of the last rewards; the title says how many differences are significant.
     """
     sizes = sorted(runs.n.unique())
     with panels(len(sizes), path, rows=2, sharex="col") as (figure, axes):
@@ -160,7 +160,7 @@ def rewards(runs: pd.DataFrame, outcomes: pd.DataFrame, path: Path) -> None:
         same = highest.arm.nunique() == 1
         text = f"Highest at the end: {f'“{highest.arm.iloc[0]}”' if same else ', '.join(ends)}; "
         text += f"{told or 'none'} of {outcomes.gain_p.notna().sum()} differences in reward "
-        add_finding(figure, f"{text}{'is' if told < 2 else 'are'} told apart from 0")
+        add_finding(figure, f"{text}{'is' if told < 2 else 'are'} significant")
 
 
 def variances(runs: pd.DataFrame, path: Path, reference: str) -> None:
