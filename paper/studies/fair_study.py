@@ -354,6 +354,7 @@ def report() -> None:
         fair_seconds.reach_table([x for x in short if x.dataset == d], times) for d in DATASETS
     )
     late = fair_report.along_table, lambda own: fair_seconds.reach_table(own, times)
+    leads = (fair_report.along_table([x for x in short if x.dataset == d]) for d in DATASETS)
     parts = {
         "choices": fair_report.texts(
             *(fair_choices.choice_table(dataset, own) for dataset, own in tried.items()),
@@ -367,7 +368,7 @@ def report() -> None:
         "equal time": fair_report.texts(
             *(fair_seconds.seconds_table(short, name, times) for name in (BASELINE, *FORMS))
         ),
-        "reaching": fair_report.texts(*reaches),
+        "reaching": fair_report.texts(*reaches, *leads),
         "longer": fair_report.texts(
             *fair_report.results(
                 fifty, times, f"every estimator at its best rate, at most {LONG_RATE:g}"

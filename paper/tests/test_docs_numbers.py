@@ -1,4 +1,4 @@
-"""Every number of the front pages is made by a study, or is in `page_numbers` with its source."""
+"""Every number of the front pages is made by a study, or has its source among the claims."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from page_numbers import CLAIMS, Claim
+import fair_numbers
+import page_numbers
+from page_numbers import Claim
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "docs/choose.md", "docs/reproduce.md", "docs/index.md")
+CLAIMS = [*page_numbers.CLAIMS, *fair_numbers.CLAIMS]
+PAGES = ("README.md", "docs/choose.md", "docs/reproduce.md", "docs/index.md", "docs/fair.md")
 
 NUMBER = re.compile(
     r"(?<![\w.,])(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.\d+|\d+|\.\d+)(?:e-?\d+)?(?!\w|[.,]\d)"

@@ -137,7 +137,7 @@ def gain_by_entropy(laws: pd.DataFrame, path: Path) -> None:
 def rewards(runs: pd.DataFrame, outcomes: pd.DataFrame, path: Path) -> None:
     """Reward, and share of groups without a signal, against completions.
 
-    ``outcomes`` is the table of the last rewards; the title says how many differences are significant.
+    ``outcomes`` is the table of the last rewards; the title counts the significant ones.
     """
     sizes = sorted(runs.n.unique())
     with panels(len(sizes), path, rows=2, sharex="col") as (figure, axes):
