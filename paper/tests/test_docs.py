@@ -213,19 +213,6 @@ def ten_dimensions() -> dict[str, list[str]]:
     return {name: [f"{table.relative_variance[name, n]:.2f}" for n in (2, 4, 8)] for name in names}
 
 
-def vae_variance() -> dict[str, list[str]]:
-    table = pd.read_csv(RESULTS / "league" / "league.csv")
-    table = table[(table.evaluations == 4) & (table.learned != "converged")]
-    table = table[table.problem.str.contains("VAE, 200 bits")].sort_values(["steps", "problem"])
-    # Of the long trainings those with all estimators, which learn along at the end only.
-    table = table[(table.steps == 2_000) | table.problem.str.contains("learning along")]
-    found = {name: part.ratio for name, part in table.groupby("estimator")}
-    shown = ("quadraticcv", "crossfitted", "rodeo", "disarm", "mdsurf", "arms", "doublecv")
-    shown += ("quadraticcv uses=gradient", "quadraticcv uses=values", "muprop", "relax")
-    shown += ("dbsurf alpha=preserve debias=true",)
-    return {estimator_name(name): [f"{one:.2f}" for one in found[name]] for name in shown}
-
-
 def vae_elbo() -> dict[str, list[str]]:
     table = pd.read_csv(RESULTS / "vae" / "table1.csv")
     table = table[(table.evaluations == 4) & (table.steps == 10_000)]
@@ -239,7 +226,7 @@ def vae_elbo() -> dict[str, list[str]]:
     return {name: row for name, row in found.items() if len(row) == 3}  # on all data sets
 
 
-@pytest.mark.parametrize("table", [one_dimension, ten_dimensions, vae_variance, vae_elbo])
+@pytest.mark.parametrize("table", [one_dimension, ten_dimensions, vae_elbo])
 def test_the_numbers_of_the_choice_page_are_those_of_the_files(table):
     text = (ROOT / "docs" / "choose.md").read_text()
     mark = table.__name__.replace("_", " ")

@@ -40,6 +40,7 @@ MARKS = (
     "categorical",
     "long",
     "vae elbo",
+    "vae variance",
     "table 2",
     "choices",
     "reach",
@@ -72,13 +73,14 @@ def study(name: str, page: Path, monkeypatch: pytest.MonkeyPatch):
     module = importlib.import_module(name)
     monkeypatch.setattr(module, "RUNS", page.parent / "runs")
     monkeypatch.setattr(module, "RESULTS", page.parent / "results")
-    monkeypatch.setattr(module, "PAGE", page)
+    for other in ("PAGE", "CHOOSE", "SPOTCHECK"):
+        if hasattr(module, other):
+            monkeypatch.setattr(module, other, page)
     return module
 
 
 def test_the_vae_study(page, monkeypatch):
     module = study("vae_study", page, monkeypatch)
-    monkeypatch.setattr(module, "CHOOSE", page)
     assert len(module.plan()) == 165
     for estimator, seed, elbo in (
         ("loorf", 0, 101.0),
@@ -269,7 +271,6 @@ def _as_cifar10(columns):
 
 def test_the_league(page, monkeypatch):
     module = study("league", page, monkeypatch)
-    monkeypatch.setattr(module, "SPOTCHECK", page)
     runs = page.parent / "runs"
     variances = {"quadraticcv": 12.0, "quadraticcv uses=values": 50.0, "mdsurf": 75.0}
     league_run(runs, {**variances, "reinmax": 1.0}, dataset="mnist")
@@ -602,9 +603,23 @@ def test_goals_of_the_fair_study(page, monkeypatch):
     assert "| MNIST | ReinMax | 0.001 | 103.00 | 104.00 | 98.00 | 99.00 |" in text
 
 
+def test_variances_on_the_choice_page_are_those_of_the_league(page, monkeypatch):
+    module = study("league", page, monkeypatch)
+    docs = STUDIES.parents[1] / "docs"
+    table = pd.read_csv(docs / "results" / "league" / "league.csv")
+    text = module.on_bits(table)
+    assert f"<!-- vae variance -->\n{text}\n<!-- end" in (docs / "choose.md").read_text()
+    # By hand: one that learned from the first step, one that did not, one that does not learn.
+    late = table[(table.steps == 30_000) & (table.evaluations == 4)]
+    late = late[late.problem.str.startswith("MNIST") & (late.learned != "converged")]
+    for name, words in (("spotcheck", "SpotCheck"), ("rodeo", "RODEO*"), ("mdsurf", "MDsurf")):
+        value = late[late.estimator == name].ratio.item()
+        (row,) = (line for line in text.splitlines() if line.startswith(f"| {words} |"))
+        assert row.split(" | ")[5] == (f"{value:.2f}" if value >= 0.095 else f"{value:.3f}")
+
+
 def test_a_run_of_chosen_estimators_takes_the_place_of_rows_of_a_whole_run(page, monkeypatch):
     module = study("league", page, monkeypatch)
-    monkeypatch.setattr(module, "SPOTCHECK", page)
     runs = page.parent / "runs"
     league_run(runs, {"quadraticcv": 30.0, "mdsurf": 75.0}, dataset="mnist")
     league_run(runs, {"quadraticcv": 18.0}, dataset="mnist", estimators=("quadraticcv",))
@@ -616,7 +631,6 @@ def test_a_run_of_chosen_estimators_takes_the_place_of_rows_of_a_whole_run(page,
 
 def test_learning_along_from_the_first_step_is_a_row_of_its_own(page, monkeypatch):
     module = study("league", page, monkeypatch)
-    monkeypatch.setattr(module, "SPOTCHECK", page)
     runs = page.parent / "runs"
     league_run(runs, {"quadraticcv": 30.0}, dataset="mnist", steps=30_000)
     whole = {"steps": 30_000, "along": 0, "estimators": ("quadraticcv",)}
