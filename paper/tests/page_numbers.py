@@ -249,7 +249,7 @@ CLAIMS = [
         lambda: short(everywhere("spotcheck", GUMBEL, "test_bound"), 1),
     ),
     Claim(README, "by the 100-sample bound on test images", PARAMETER),
-    Claim(README, "six checks on two sets and trainings of 50,000 steps", PARAMETER),
+    Claim(README, "trainings of 50,000 steps", PARAMETER),
     Claim(README, "With 20 latents of ten classes", PARAMETER),
     Claim(
         README,

@@ -364,7 +364,7 @@ def test_the_fair_study(page, monkeypatch):
         fair_run(module, options, level)
         return module.look(options)
 
-    for entrant in module.entrants():
+    for entrant in module.entrants("mnist"):
         module.chosen("mnist", entrant, do)
     assert asked == [3e-4, 1e-3, 3e-3, 3e-4, 1e-3, 3e-3, 1e-2]  # one beyond where the end is best
     planned = list(module.seeds("mnist"))
@@ -519,12 +519,12 @@ def test_goals_of_the_fair_study(page, monkeypatch):
     monkeypatch.setattr(module, "TIMES", page.parent / "results" / "times.csv")
     ours = Entrant("spotcheck", 2)
     monkeypatch.setattr(module, "ENTRANTS", (Entrant("loorf"), Entrant("reinmax"), ours))
-    assert module.entrants() == module.ENTRANTS  # nothing is known of times
+    assert module.entrants("mnist") == module.ENTRANTS  # nothing is known of times
     module.TIMES.parent.mkdir()
     times = "estimator,milliseconds\nloorf n=4,10\nloorf n=5,13\nloorf n=6,15\nspotcheck n=2,"
     for time, others in ((9.0, ()), (11.0, ()), (12.9, (Entrant("loorf", 5),))):
         module.TIMES.write_text(f"{times}{time}\n")
-        assert module.entrants() == (*module.ENTRANTS, *others)
+        assert module.entrants("mnist") == (*module.ENTRANTS, *others)
 
     def do(options):
         if module.look(options) is None:
@@ -532,7 +532,7 @@ def test_goals_of_the_fair_study(page, monkeypatch):
         return module.look(options)
 
     def train_all(levels):
-        for entrant in module.entrants():
+        for entrant in module.entrants("mnist"):
             module.chosen("mnist", entrant, do)
         for one in module.seeds("mnist"):
             noise = 0.1 * (one.seed % 2 if one.estimator == "spotcheck" else 0)
@@ -562,8 +562,9 @@ def test_goals_of_the_fair_study(page, monkeypatch):
     more = "spotcheck checks=6 n=2,15.2\nreinmax n=4,11\nreinmax n=5,14\n"
     module.TIMES.write_text(f"{times}12.9\n{more}")
     in_time = (module.MORE_CHECKS, Entrant("loorf", 6), Entrant("reinmax", 5))
-    assert module.entrants() == (*module.ENTRANTS, Entrant("loorf", 5), *in_time)
-    assert module.timed() >= {*module.entrants(), Entrant("reinmax", 8)}
+    assert module.entrants("mnist") == (*module.ENTRANTS, Entrant("loorf", 5), *in_time)
+    assert module.entrants("omniglot") == (*module.ENTRANTS, Entrant("loorf", 5))
+    assert module.timed() >= {*module.entrants("mnist"), Entrant("reinmax", 8)}
     train_all({**levels, ("reinmax", 5): None})  # all but that one
     module.report()
     text = page.read_text()
