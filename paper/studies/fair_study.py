@@ -35,7 +35,7 @@ import fair_runs
 import fair_seconds
 import fair_times
 from dbsurf_paper.experiments.vae import PRESETS, Options, train
-from dbsurf_paper.labels import PAPER_ORDER, dataset_name, file_name
+from dbsurf_paper.labels import PAPER_ORDER, dataset_name, estimator_name, file_name
 from dbsurf_paper.runs.folder import read_summary
 from dbsurf_paper.runs.local_pool import all_results
 from fair_choices import Found, lowest
@@ -95,7 +95,7 @@ LONGEST = ("loorf", "dbsurf", "spotcheck")
 
 
 def entrants(dataset: str) -> tuple[Entrant, ...]:
-    """All that is compared on a data set: at four evaluations of f, and in as much time as SpotCheck takes.
+    """All that is compared: at four evaluations of f, and in as much time as SpotCheck takes.
 
     (Not with the most samples in at most that time: a hundredth of it, which the clock does not
     tell, would decide.)
@@ -312,12 +312,12 @@ def state(choices: Collection[Options]) -> str:
     told = []
     for dataset in DATASETS:
         chosen_runs = sum(look(one) is not None for one in choices if one.dataset == dataset)
-        least = len(entrants(dataset)) * len(RATES) + len(TEMPERATURES) - 1
         done = sum(look(one) is not None for one in seeds(dataset))
-        planned = len(entrants(dataset)) * len(SEEDS)
+        missing = [run_of(dataset, one, PAPER_RATE, 0, BASE.steps) for one in waiting(dataset)]
+        names = ", ".join(estimator_name(fair_runs.series_of(one)) for one in missing)
         told.append(
-            f"- {dataset_name(dataset)}: {chosen_runs} of at least {least} runs that choose rates, "
-            f"{done} of {planned} at these rates."
+            f"- {dataset_name(dataset)}: {chosen_runs} that choose rates, {done} at these rates"
+            f"{f'; not all there: {names}' if names else ''}."
         )
     if any(map(waiting, DATASETS)):
         told.append(
