@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from dbsurf_paper.labels import dataset_name, label
 from dbsurf_paper.report.document import Chart, Line, Panel
 from fair_runs import Trained, time_key
 
 LATE = 0.4  # of the steps; what comes before would take up the whole panel
+EARLY = 0.1  # the same against steps
 PAPER_STEPS = 1e6
 PAPER_MNIST = {"loorf": 99.79, "dbsurf": 98.66}  # the paper's table 1, n = 4
 
@@ -21,10 +24,7 @@ def curves(found: list[Trained], times: Mapping[str, float]) -> Chart | None:
         for one in found:
             time = times.get(time_key(one.options))
             if one.dataset == dataset and time is not None:
-                steps, levels = one.curve
-                late = steps >= LATE * steps[-1]
-                x, y = steps[late] * time / 1e3, levels[late]
-                lines.append(Line(one.series, tuple(map(float, x)), tuple(map(float, y))))
+                lines.append(_line(one, one.series, LATE, time / 1e3))
         if lines:
             title = f"{dataset_name(dataset)}, {found[0].options.steps:,} steps"
             panels.append(Panel(title, "seconds", "-ELBO, train", tuple(lines)))
@@ -32,7 +32,8 @@ def curves(found: list[Trained], times: Mapping[str, float]) -> Chart | None:
         return None
     caption = (
         "Training -ELBO of 1,000 images against seconds of training, every estimator at its own "
-        "best learning rate, mean over seeds. Seconds are steps times the milliseconds of a step."
+        "best learning rate: means over seeds, bands from the lowest seed to the highest. Seconds "
+        "are steps times the milliseconds of a step."
     )
     return Chart("fair", caption, tuple(panels))
 
@@ -53,10 +54,8 @@ def step_curves(
         own = [one for one in found if one.dataset == dataset]
         lines = []
         for one in own:
-            steps, levels = one.curve
-            late = steps >= steps[-1] / 10
-            points = tuple(map(float, steps[late])), tuple(map(float, levels[late]))
-            lines.append(Line(label(one.options.estimator, one.options.estimator_options), *points))
+            name = label(one.options.estimator, one.options.estimator_options)
+            lines.append(_line(one, name, EARLY, 1.0))
         known = [line.series for line in lines if line.series in marks]
         panels.append(
             Panel(
@@ -69,3 +68,19 @@ def step_curves(
             )
         )
     return Chart(name, caption, tuple(panels)) if panels else None
+
+
+def _line(one: Trained, series: str, first: float, unit: float) -> Line:
+    """The mean curve from a part of the steps on, with a band from the lowest to the highest seed.
+
+    Args:
+        one: what was trained.
+        series: of the line.
+        first: the part of the steps that is left out.
+        unit: what a step counts on the x axis.
+    """
+    shown = one.steps >= first * one.steps[-1]
+    levels = np.array(list(one.levels.values()))[:, shown]
+    bands = (levels.min(0), levels.max(0)) if len(levels) > 1 else ()
+    parts = (unit * one.steps[shown], levels.mean(0), *bands)
+    return Line(series, *(tuple(map(float, part)) for part in parts))

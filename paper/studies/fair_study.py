@@ -407,7 +407,7 @@ def draw_figures(
     caption = "Training -ELBO of 1,000 images at the paper's rate, four evaluations of f a step. "
     caption += "Diamonds: what the paper has after 1,000,000 steps, n = 4, for all images."
     marks = fair_figures.PAPER_MNIST
-    upper = "The upper row of the paper's figure 1: two samples, mean over two seeds."
+    upper = "The upper row of the paper's figure 1: two samples, means of two seeds."
     pairs = fair_runs.trained([one for one in small if one.n == 2])
     charts = {
         "seconds": fair_figures.curves(short, times),
