@@ -2,10 +2,11 @@
 
 Run with `python paper/studies/vae_study.py`. It trains the models of the sweeps `training` (120
 runs of 10,000 steps), `peers` (30 more) and `categorical` (12) at the laptop's scale, and three of
-50,000 steps, one after the other, three to twenty minutes each on one core. Runs that the
+50,000 steps, three to twenty minutes each on one core, `--workers` at a time. Runs that the
 documentation holds already (`runs.zip`) are taken from there, finished ones are not run again and a
-broken one goes on from its checkpoint: so the study can be made in parts. `--report` only writes
-what the finished runs say.
+broken one goes on from its checkpoint: so the study can be made in parts. `--run WORD` does those
+with this word in their name, `--again` does them even if the documentation has them. `--report`
+only writes what the finished runs say.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ from dbsurf_paper.report.markdown import block_text
 from dbsurf_paper.report.numbers import plus_minus
 from dbsurf_paper.report.statistics import Mean
 from dbsurf_paper.report.tidy import results
+from dbsurf_paper.runs.folder import read_summary
+from dbsurf_paper.runs.local_pool import all_results
 from findings import at_equal_seconds, below_zero, ends_lowest
 from pages import insert, of_kind, origins, publish, restore, save_csv, save_figure
 
@@ -200,8 +203,13 @@ def without_runs(table: Table) -> Table:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--report", action="store_true", help="run nothing")
-    restore(RESULTS / "runs.zip", RUNS)
-    if not parser.parse_args().report:
-        for options in plan():
-            train(options)
+    parser.add_argument("--run", default="", metavar="WORD", help="only runs with it in their name")
+    parser.add_argument("--again", action="store_true", help="even if the documentation has them")
+    parser.add_argument("--workers", type=int, default=1, help="runs at a time")
+    given = parser.parse_args()
+    wanted = {one.folder().name: one for one in plan() if given.run in one.folder().name}
+    restore(RESULTS / "runs.zip", RUNS, wanted if given.again else ())
+    if not given.report:
+        missing = [one for one in wanted.values() if read_summary(one.folder()) is None]
+        all_results(train, missing, given.workers)
     report()
