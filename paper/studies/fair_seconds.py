@@ -107,10 +107,12 @@ def reach_of(one: Trained, base: Trained, times: Times) -> Reach:
     mine, its = times.get(time_key(one.options)), times.get(time_key(base.options))
     time = None if mine is None or its is None else mine / its
     seeds = sorted(one.levels.keys() & base.levels.keys())
+    if one is base:
+        return Reach(1.0, math.nan, time)
     whole = _needed(one, base, seeds)
     parts = [_needed(one, base, [x for x in seeds if x != seed]) for seed in seeds]
     known = [part for part in parts if part is not None]
-    if one is base or whole is None or len(known) < len(parts) or len(parts) < 2:
+    if whole is None or len(known) < len(parts) or len(parts) < 2:
         return Reach(whole, math.nan, time)
     return Reach(whole, _half_interval(np.array(known)), time)
 

@@ -375,7 +375,10 @@ def report() -> None:
             ),
             fair_report.rate_table(fifty, larger),
             *fair_report.differences(fifty, BASELINE, FORMS[0]),
+            fair_report.disputed_table(fifty, (BASELINE, FORMS[0])),
             *(make([x for x in fifty if x.dataset == d]) for d in DATASETS for make in late),
+        ),
+        "longest": fair_report.texts(
             *fair_report.results(farthest, times, "all at the paper's rate, one seed"),
             fair_seconds.reach_table(farthest, times, "at the paper's rate"),
         ),

@@ -122,11 +122,15 @@ def gaps(above: str, below: str, measure: str = "train_negative_elbo") -> list[f
 
 
 def fair(
-    above: str, below: str, measure: str = "train_negative_elbo", dataset: str = "mnist"
+    above: str,
+    below: str,
+    measure: str = "train_negative_elbo",
+    dataset: str = "mnist",
+    stage: str = "seeds",
 ) -> float:
     """The mean difference over seeds, every estimator at its own best rate."""
     rows = table("fair/runs.csv")
-    rows = rows[(rows.stage == "seeds") & (rows.dataset == dataset)]
+    rows = rows[(rows.stage == stage) & (rows.dataset == dataset)]
     wide = rows.pivot_table(index="seed", columns="estimator", values=measure)
     return float((wide[above] - wide[below]).dropna().mean())
 
@@ -249,7 +253,12 @@ CLAIMS = [
         lambda: short(everywhere("spotcheck", GUMBEL, "test_bound"), 1),
     ),
     Claim(README, "by the 100-sample bound on test images", PARAMETER),
-    Claim(README, "trainings of 50,000 steps", PARAMETER),
+    Claim(
+        README,
+        "after 50,000 steps on MNIST `SpotCheck` is 1.8 nats ahead of LOORF",
+        lambda: ["50,000", *short([fair("loorf", "spotcheck", stage="long")], 1)],
+    ),
+    Claim(README, "50,000 steps on another set", PARAMETER),
     Claim(README, "With 20 latents of ten classes", PARAMETER),
     Claim(
         README,

@@ -23,7 +23,7 @@ LEVELS = r"[\d./]+(?:(?:,| and|, and| to) [\d./]+)*"  # of a parameter: 2, 4 and
 #: What is no statement about a measurement, in the order in which it is taken out.
 IGNORED = [
     re.compile(r"^---\n.*?^---\n", re.DOTALL | re.MULTILINE),  # the head of a page
-    re.compile(r"<!-- ([\w ]+) -->.*?<!-- end of \1 -->", re.DOTALL),  # written by a study
+    re.compile(r"<!-- ([\w -]+) -->.*?<!-- end of \1 -->", re.DOTALL),  # written by a study
     re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE),
     re.compile(r"`[^`\n]*`"),
     re.compile(r"\$[^$]*\$"),

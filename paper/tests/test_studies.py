@@ -49,7 +49,7 @@ MARKS = (
 )
 MARKS += ("supernet study", "supernet differences", "supernet state", "supernet correlations")
 MARKS += ("goals", "sentences", "tables", "league")
-MARKS += ("results", "longer", "revisions", "along", "parameters")
+MARKS += ("results", "longer", "longest", "revisions", "along", "parameters")
 MARKS += (
     "figure seconds",
     "figure seconds-long",
