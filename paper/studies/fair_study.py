@@ -1,7 +1,7 @@
 """The fair study of docs/fair.md: every estimator at its own best learning rate.
 
-Run with `python paper/studies/fair_study.py`; `--stage`, `--dataset` and `--estimator` do a part of
-it, `--workers` does several runs at a time. Stages:
+Run with `python paper/studies/fair_study.py`; `--stage`, `--dataset`, `--estimator` and `--n` do a
+part of it, `--workers` does several runs at a time. Stages:
 
 - `times`: milliseconds of a training step of every estimator, one interleaved run on one thread;
   every time of the study is steps times these, so that the trainings may share a machine.
@@ -271,6 +271,7 @@ def table1(dataset: str) -> Iterator[Options]:
 
 
 STAGES = ("times", "choose", "seeds", "long", "long-rate", "longest", "table1")
+NUMBERS = tuple(range(2, MOST_SAMPLES + 1))
 NAMES = tuple(dict.fromkeys([*(one.estimator for one in ENTRANTS), *PAPER_ORDER]))
 PLANS: dict[str, Callable[[str], Iterator[Options]]] = {
     "choose": choose,
@@ -282,14 +283,14 @@ PLANS: dict[str, Callable[[str], Iterator[Options]]] = {
 }
 
 
-def carry_out(stage: str, sets: Collection[str], names: Collection[str], workers: int) -> None:
-    """The runs of a stage that are not finished, so many at a time.
+def carry_out(stage: str, asked: Callable[[Options], bool], workers: int) -> None:
+    """The runs of a stage that are asked for and not finished, so many at a time.
 
     (A choice may ask for further runs when the first are there.)
     """
 
     def missing() -> list[Options]:
-        runs = (one for d in sets for one in PLANS[stage](d) if one.estimator in names)
+        runs = (one for dataset in DATASETS for one in PLANS[stage](dataset) if asked(one))
         return [one for one in runs if look(one) is None]
 
     while runs := missing():
@@ -433,6 +434,7 @@ if __name__ == "__main__":
     parser.add_argument("--stage", nargs="+", choices=STAGES, default=STAGES)
     parser.add_argument("--dataset", nargs="+", choices=DATASETS, default=DATASETS)
     parser.add_argument("--estimator", nargs="+", choices=NAMES, default=NAMES)
+    parser.add_argument("--n", nargs="+", type=int, choices=NUMBERS, default=NUMBERS)
     parser.add_argument("--workers", type=int, default=1, help="runs at a time")
     parser.add_argument("--report", action="store_true", help="run nothing")
     given = parser.parse_args()
@@ -442,5 +444,13 @@ if __name__ == "__main__":
             forms = [(one.estimator, one.n, one.options) for one in timed()]
             save_csv(fair_times.milliseconds(forms, BASE.batch), TIMES)
         for stage in (one for one in given.stage if one != "times"):
-            carry_out(stage, given.dataset, given.estimator, given.workers)
+            carry_out(
+                stage,
+                lambda one: (
+                    one.dataset in given.dataset
+                    and one.estimator in given.estimator
+                    and one.n in given.n
+                ),
+                given.workers,
+            )
     report()
