@@ -150,10 +150,17 @@ def at_the_end(measure: str, *names: str) -> list[float]:
     return [float(rows["loorf"] - rows[name]) for name in names]
 
 
-def with_two_samples() -> dict[str, float]:
+def with_two_samples(dataset: str = "mnist") -> dict[str, float]:
     rows = table("fair/runs.csv")
-    rows = rows[(rows.stage == "table1") & (rows.n == 2) & (rows.dataset == "mnist")]
+    rows = rows[(rows.stage == "table1") & (rows.n == 2) & (rows.dataset == dataset)]
     return dict(rows.groupby("estimator").train_negative_elbo.mean())
+
+
+def below_loorf(dataset: str) -> list[str]:
+    """By how much the others end below LOORF with two samples, the least and the most."""
+    found = with_two_samples(dataset)
+    base = found.pop("loorf n=2")
+    return short((base - max(found.values()), base - min(found.values())), 1)
 
 
 def claim(text: str, source: Callable[[], list[str]] | str) -> Claim:
@@ -344,18 +351,11 @@ CLAIMS = [
         lambda: short([after("spotcheck", "test_bound", "reinmax")], 1),
     ),
     claim(
-        "the others end .7 to 3.7 nats below LOORF",
-        lambda: short(
-            (
-                with_two_samples()["loorf n=2"]
-                - pick(value for name, value in with_two_samples().items() if name != "loorf n=2")
-                for pick in (max, min)
-            ),
-            1,
-        ),
+        "The others end .7 to 3.7 nats below LOORF on MNIST and .2 to 3.3 on Fashion-MNIST",
+        lambda: [*below_loorf("mnist"), *below_loorf("fashion-mnist")],
     ),
     claim(
-        "and they differ by .4",
+        "and on MNIST they differ by .4",
         lambda: short([abs(with_two_samples()["arms n=2"] - with_two_samples()["disarm n=2"])], 1),
     ),
     claim("The 69 runs of", lambda: [f"{(table('fair/runs.csv').revision == 'a85c7f8').sum()}"]),
