@@ -58,7 +58,7 @@ def seconds_table(found: list[Trained], against: str, times: Times) -> Table | N
 def _gap(gap: Difference | None) -> Cell:
     if gap is None:
         return Cell("–")
-    return Cell(f"{gap.value:+.2f}", f"{gap.low:+.2f} to {gap.high:+.2f}" if gap.known else "")
+    return Cell(f"{gap.value:+.2f}", gap.interval())
 
 
 @dataclass(frozen=True)
