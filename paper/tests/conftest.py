@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from dbsurf_paper.runs.device import half_precision_failure
+from study_page import MARKS
 
 
 @pytest.fixture(scope="session")
@@ -32,3 +34,11 @@ def signals_heard() -> Iterator[None]:
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Path:
+    """A page for the studies to write into, with all of their marks."""
+    path = tmp_path / "page.md"
+    path.write_text("".join(f"<!-- {name} -->\nold\n<!-- end of {name} -->\n" for name in MARKS))
+    return path

@@ -1,4 +1,4 @@
-"""The studies in benchmarks/ write what the report computes into the documentation's pages."""
+"""The studies in paper/studies write what the report computes into the documentation's pages."""
 
 from __future__ import annotations
 
@@ -12,11 +12,17 @@ import sys
 from dataclasses import fields, replace
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
 
+import bias
+import convert
+import findings
+import pages
+import reliability
+import residual
+import summary_figure
 from dbsurf_paper.commands.parsing import parse
 from dbsurf_paper.experiments.nas.landscape import Table, synthetic_columns
 from dbsurf_paper.experiments.nas.supernet.methods import METHODS
@@ -28,55 +34,9 @@ from dbsurf_paper.runs.sealed import read_sealed, sha256, write_sealed
 from handmade import changed, league_run, nas_run, vae_run
 from storm.results import Result
 from storm.tally import Tally, summary
+from study_page import study
 
-STUDIES = Path(__file__).parents[1] / "studies"
-MARKS = (
-    "equal time",
-    "seeds",
-    "state",
-    "table 1",
-    "reaching",
-    "every",
-    "categorical",
-    "long",
-    "vae elbo",
-    "vae variance",
-    "table 2",
-    "choices",
-    "reach",
-    "tuning",
-    "rates",
-)
-MARKS += ("supernet study", "supernet differences", "supernet state", "supernet correlations")
-MARKS += ("goals", "sentences", "tables", "league")
-MARKS += ("results", "longer", "longest", "revisions", "along", "parameters")
-MARKS += (
-    "figure seconds",
-    "figure seconds-long",
-    "figure longest",
-    "figure figure1-upper",
-    "differences",
-    "fair",
-)
-
-
-@pytest.fixture
-def page(tmp_path: Path) -> Path:
-    path = tmp_path / "page.md"
-    path.write_text("".join(f"<!-- {name} -->\nold\n<!-- end of {name} -->\n" for name in MARKS))
-    return path
-
-
-def study(name: str, page: Path, monkeypatch: pytest.MonkeyPatch):
-    """A study's module with its folders in the page's place."""
-    monkeypatch.syspath_prepend(str(STUDIES))
-    module = importlib.import_module(name)
-    monkeypatch.setattr(module, "RUNS", page.parent / "runs")
-    monkeypatch.setattr(module, "RESULTS", page.parent / "results")
-    for other in ("PAGE", "CHOOSE", "SPOTCHECK"):
-        if hasattr(module, other):
-            monkeypatch.setattr(module, other, page)
-    return module
+ROOT = Path(__file__).parents[2]
 
 
 def test_the_vae_study(page, monkeypatch):
@@ -125,10 +85,8 @@ def test_the_vae_study(page, monkeypatch):
     assert (row.seeds, row.train_negative_elbo, row.train_negative_elbo_error) == (2, 102.0, 1.0)
 
 
-def test_the_titles_of_figures_are_computed(monkeypatch):
+def test_the_titles_of_figures_are_computed():
     """Each sentence on a chart of a few points, and on one that has nothing to say."""
-    monkeypatch.syspath_prepend(str(STUDIES))
-    findings = importlib.import_module("findings")
 
     def chart(*panels: dict[str, tuple[float, ...]], x: tuple[float, ...] = (1, 4)) -> Chart:
         drawn = (tuple(Line(name, x[: len(y)], y) for name, y in panel.items()) for panel in panels)
@@ -297,9 +255,8 @@ def test_the_league(page, monkeypatch):
     assert (results / "league.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_in_equal_time(page, monkeypatch):
+def test_in_equal_time(page):
     """LOORF has 200 / (n - 1) of variance in n / 2 milliseconds."""
-    monkeypatch.syspath_prepend(str(STUDIES))
     module = importlib.import_module("dbsurf_paper.experiments.league.results")
     base = {"estimator": "loorf", "loorf_milliseconds": 1.0, "learned": "-", "ratio": 1.0}
     rows = [
@@ -342,271 +299,9 @@ def test_spotcheck_along_a_training(page, monkeypatch):
     }
 
 
-def fair_run(module, options, elbo: float) -> None:
-    """A finished run of the fair study."""
-    chosen = {**options.config(), "out": options.out}
-    folder = vae_run(options.out.parent, elbo, **chosen)
-    assert folder == options.folder()
-
-
-def test_the_fair_study(page, monkeypatch):
-    module = study("fair_study", page, monkeypatch)
-    monkeypatch.setattr(module, "FRONT", (page,))
-    monkeypatch.setattr(module, "TIMES", page.parent / "results" / "times.csv")
-    monkeypatch.setattr(module, "ENTRANTS", (module.Entrant("loorf"), module.Entrant("arms")))
-    levels = {("loorf", 3e-4): 130.0, ("loorf", 1e-3): 119.0, ("loorf", 3e-3): 122.0}
-    levels |= {("arms", 3e-4): 128.0, ("arms", 1e-3): 118.3, ("arms", 3e-3): 118.0}
-    asked = []
-
-    def do(options):
-        asked.append(options.learning_rate)
-        level = levels.get((options.estimator, options.learning_rate), 150.0)
-        fair_run(module, options, level)
-        return module.look(options)
-
-    for entrant in module.entrants("mnist"):
-        module.chosen("mnist", entrant, do)
-    assert asked == [3e-4, 1e-3, 3e-3, 3e-4, 1e-3, 3e-3, 1e-2]  # one beyond where the end is best
-    planned = list(module.seeds("mnist"))
-    assert [one.learning_rate for one in planned] == [1e-3, 3e-3] * 5
-    assert {one.hold_out for one in planned} == {None}
-    for one in planned[:4]:
-        level = {"loorf": 118.0 + one.seed, "arms": 116.0 + 2 * one.seed}[one.estimator]
-        fair_run(module, one, level)
-    (page.parent / "results").mkdir()
-    module.TIMES.write_text("estimator,milliseconds\nloorf n=4,5.0\narms n=4,10.0\n")
-    module.report()
-    text = page.read_text()
-    assert "| ARMS-D | 129.00 | 119.30 | **119.00** | 151.00 |" in text
-    assert "| ARMS-D | 4 | 0.003 | 2 | **117.00 ± 1.00** |" in text
-    assert "| 10.0 |" in text
-    assert "| ARMS-D | none | -1.50 (-7.85 to +4.85) |" in text
-    assert "correction over the 1 comparisons" in text
-    assert "| ARMS-D | 0.93 | 1.85 (" in text  # fewer steps, of twice the time
-    assert "| ARMS-D | +8.50 (+2.15 to +14.85) |" in text  # at half its steps, LOORF at its end
-    assert "| MNIST | ARMS-D | 0.003 | 0.001 | +0.30 | +0.30 | +0.30 |" in text  # a close choice
-    assert "| MNIST | LOORF | 0.001 | 0.003 |" not in text
-    assert "- 11 runs: revision abc1234, torch 2.13.0" in text
-    assert "- MNIST: 7 that choose rates, 4 at these rates; not all there: LOORF, ARMS-D." in text
-    assert "under way" in text
-    options = module.run_of("mnist", module.Entrant("loorf"), 3e-4, 0, 200_000)
-    fair_run(module, replace(options, evaluate_every=5_000), 99.0)
-    for name in ("arms", "loorf"):
-        fair_run(module, module.run_of("mnist", module.Entrant(name, 2), 3e-4, 0, 10_000), 140.0)
-    module.report()
-    text = page.read_text()
-    assert "(results/fair/longest.png)" in text
-    assert "| MNIST | 2 | – | – | **140.00** | – | **140.00** |" in text
-    assert (page.parent / "results" / "figure1-upper.png").exists()
-    assert "200,000 steps, all at the paper's rate, one seed: mean" in text
-    rows = pd.read_csv(page.parent / "results" / "runs.csv")
-    assert dict(rows.stage.value_counts()) == {"choose": 7, "seeds": 4, "table1": 2, "longest": 1}
-    assert set(rows.revision) == {"abc1234"}
-    assert rows.command.iloc[-3] == (
-        "dbsurf vae --dataset mnist --estimator loorf --steps 200000 --evaluate-every 5000 "
-        "--variance-draws 0 --threads 1"
-    )
-
-
-def handmade(module, estimator: str, values: list[float]):
-    """Runs of the fair study that end at these values, on a line from 200."""
-    options = module.run_of("mnist", module.Entrant(estimator), 1e-3, 0, 10_000)
-    summaries = {seed: dict.fromkeys(module.fair_runs.MEASURED, x) for seed, x in enumerate(values)}
-    steps = np.array([0.0, 10_000.0])
-    levels = {seed: np.array([200.0, x]) for seed, x in enumerate(values)}
-    return module.fair_runs.Trained("mnist", estimator, options, summaries, steps, levels)
-
-
-def test_verdicts_that_depend_on_the_test(page, monkeypatch):
-    module = study("fair_study", page, monkeypatch)
-    loorf = handmade(module, "loorf", [100.0, 101.0, 102.0, 103.0])
-    near = handmade(
-        module, "mdsurf", [99.5, 100.4, 101.5, 102.6]
-    )  # paired: -.5 with hardly a spread
-    far = handmade(module, "arms", [80.0, 81.0, 80.5, 81.5])
-    rows = {
-        row.series: row
-        for row in module.fair_report.compared([loorf, near, far], "loorf", "test_bound")
-    }
-    assert list(rows) == ["arms", "mdsurf"]
-    assert rows["mdsurf"].disputed
-    assert rows["mdsurf"].p < 0.05 < rows["mdsurf"].pooled_p
-    assert not rows["arms"].disputed
-    assert rows["arms"].pooled.value == pytest.approx(-20.75)
-    table = module.fair_report.disputed_table([loorf, near, far], ("loorf", "mdsurf"))
-    assert [row.cells[0].text for row in table.rows] == ["MDsurf minus LOORF"] * 2
-
-
-def test_seconds_until_the_last_value_of_another(page, monkeypatch):
-    module = study("fair_study", page, monkeypatch)
-    base = handmade(module, "loorf", [120.0, 120.0, 120.0])
-    times = {"loorf n=4": 10.0, "arms n=4": 15.0}
-    sooner = handmade(module, "arms", [100.0, 100.0, 100.0])
-    reach = module.fair_seconds.reach_of(sooner, base, times)
-    assert (reach.steps, reach.seconds) == (pytest.approx(0.8), pytest.approx(1.2))
-    assert reach.cell().note == "1.20 to 1.20"  # all seeds are alike
-    spread = module.fair_seconds.reach_of(
-        handmade(module, "arms", [90.0, 100.0, 110.0]), base, times
-    )
-    assert spread.steps == pytest.approx(0.8)
-    # Leaving one out: 80 / 95, 80 / 100, 80 / 105.
-    parts = 80 / np.array([95.0, 100.0, 105.0])
-    error = 4.3027 * np.sqrt(2 / 3 * np.square(parts - parts.mean()).sum())
-    assert spread.latest == pytest.approx(1.5 * (0.8 + error), rel=1e-4)
-    never = module.fair_seconds.reach_of(handmade(module, "arms", [130.0] * 3), base, times)
-    assert never.steps is None
-    assert never.cell().text == "–"
-    gap = module.fair_seconds.gap_in_time(sooner, base, times)  # after two thirds of its steps
-    assert gap.value == pytest.approx(200 - 100 * 2 / 3 - 120)
-
-
-def test_commands_of_the_fair_study_repeat_its_runs():
-    rows = pd.read_csv(STUDIES.parents[1] / "docs" / "results" / "fair" / "runs.csv")
-    assert rows.command.is_unique
-    for row in rows.itertuples():
-        _, options = parse(shlex.split(row.command)[1:])
-        found = (options.dataset, options.n, options.learning_rate, options.steps, options.seed)
-        assert found == (row.dataset, row.n, row.learning_rate, row.steps, row.seed)
-        assert (options.hold_out is None) == (row.stage != "choose")
-        assert row.estimator.startswith(options.estimator)
-        assert options.threads == 1
-
-
-def test_a_temperature_at_an_end_is_followed_by_the_next(page, monkeypatch):
-    module = study("fair_study", page, monkeypatch)
-    monkeypatch.setattr(module, "FRONT", (page,))
-    asked = []
-
-    def do(options):
-        if module.look(options) is None:
-            (word,) = options.estimator_options
-            asked.append((word, options.learning_rate))
-            fair_run(module, options, 110.0 + float(word.partition("=")[2]))
-        return module.look(options)
-
-    entrant, _ = module.chosen("mnist", module.GUMBEL, do)
-    assert asked[:4] == [(f"temperature={one}", 1e-3) for one in (0.25, 0.5, 1.0, 0.1)]
-    assert entrant.options == ("temperature=0.1",)  # nothing below that is tried
-    assert {word for word, _ in asked[4:]} == {"temperature=0.1"}
-
-
-def test_choosing_goes_on_until_no_further_run_is_asked_for(page, monkeypatch):
-    module = study("fair_study", page, monkeypatch)
-    monkeypatch.setattr(module, "ENTRANTS", (module.Entrant("arms"), module.GUMBEL))
-    monkeypatch.setattr(module, "TIMES", page.parent / "none.csv")
-    rounds = []
-
-    def together(fn, runs, workers):
-        rounds.append([(one.estimator, one.learning_rate) for one in runs])
-        for one in runs:
-            words = one.estimator_options or ("temperature=0.5",)
-            middle = abs(float(words[0].partition("=")[2]) - 0.5)
-            fair_run(module, one, 110.0 - 100 * one.learning_rate + middle)
-
-    monkeypatch.setattr(module, "all_results", together)
-    module.carry_out("choose", lambda one: one.dataset == "mnist", 2)
-    assert rounds == [
-        [("gumbelsoftmax", 1e-3)] * 3 + [("arms", 3e-4), ("arms", 1e-3), ("arms", 3e-3)],
-        [("arms", 1e-2), ("gumbelsoftmax", 3e-4), ("gumbelsoftmax", 3e-3)],
-        [("gumbelsoftmax", 1e-2)],
-    ]
-
-
-def test_goals_of_the_fair_study(page, monkeypatch):
-    module = study("fair_study", page, monkeypatch)
-    monkeypatch.setattr(module, "FRONT", (page,))
-    Entrant = module.Entrant
-    monkeypatch.setattr(module, "TIMES", page.parent / "results" / "times.csv")
-    ours = Entrant("spotcheck", 2)
-    monkeypatch.setattr(module, "ENTRANTS", (Entrant("loorf"), Entrant("reinmax"), ours))
-    assert module.entrants("mnist") == module.ENTRANTS  # nothing is known of times
-    module.TIMES.parent.mkdir()
-    times = "estimator,milliseconds\nloorf n=4,10\nloorf n=5,13\nloorf n=6,15\nspotcheck n=2,"
-    for time, others in ((9.0, ()), (11.0, ()), (12.9, (Entrant("loorf", 5),))):
-        module.TIMES.write_text(f"{times}{time}\n")
-        assert module.entrants("mnist") == (*module.ENTRANTS, *others)
-
-    def do(options):
-        if module.look(options) is None:
-            fair_run(module, options, 120.0 + (options.learning_rate != 1e-3))
-        return module.look(options)
-
-    def train_all(levels):
-        for entrant in module.entrants("mnist"):
-            module.chosen("mnist", entrant, do)
-        for one in module.seeds("mnist"):
-            noise = 0.1 * (one.seed % 2 if one.estimator == "spotcheck" else 0)
-            level = levels[one.estimator, one.n]
-            if module.look(one) is None and level is not None:
-                fair_run(module, one, level + noise - 3 * len(one.estimator_options))
-
-    levels = {("loorf", 4): 119.0, ("loorf", 5): 117.0, ("loorf", 6): 116.0}
-    levels |= {("reinmax", 4): 113.0, ("reinmax", 5): 111.0, ("spotcheck", 2): 112.0}
-    train_all(levels)
-    module.report()
-    text = page.read_text()
-    assert "- MNIST: 12 that choose rates, 20 at these rates." in text
-    assert "| LOORF n=5 | 5 | 0.001 | 5 |" in text
-    assert "from LOORF n=5** | – | – |" in text  # the nearest of the unbiased ones
-    assert "| SpotCheck: at most 0.5 nats above ReinMax | **met: -0.96 (" in text
-    assert "| SpotCheck | none | 1.29 | -7.0 (-7.0 to -6.9) |" in text
-    assert "| SpotCheck: below ReinMax by the test bound after 50,000 steps | – | – | – |" in text
-    assert "to come" not in text
-    assert "SpotCheck checks=6" not in text
-    monkeypatch.setattr(module, "ENTRANTS", (*module.ENTRANTS, Entrant("mdsurf")))
-    module.report()
-    assert "| so far met: " in page.read_text()
-    assert "from LOORF n=5; MDsurf to come | – | – |" in page.read_text()
-    # With more checks, the others have as much time; the other form of SpotCheck is no rival.
-    monkeypatch.setattr(module, "ENTRANTS", module.ENTRANTS[:-1])
-    more = "spotcheck checks=6 n=2,15.2\nreinmax n=4,11\nreinmax n=5,14\n"
-    module.TIMES.write_text(f"{times}12.9\n{more}")
-    in_time = (module.MORE_CHECKS, Entrant("loorf", 6), Entrant("reinmax", 5))
-    assert module.entrants("mnist") == (*module.ENTRANTS, Entrant("loorf", 5), *in_time)
-    assert module.entrants("omniglot") == (*module.ENTRANTS, Entrant("loorf", 5))
-    assert module.timed() >= {*module.entrants("mnist"), Entrant("reinmax", 8)}
-    train_all({**levels, ("reinmax", 5): None})  # all but that one
-    module.report()
-    text = page.read_text()
-    with_more = "| SpotCheck checks=6: at most 0.5 nats above ReinMax | so far met: -3.96 ("
-    assert with_more in text
-    assert "ReinMax n=5 to come | – | – |" in text
-    train_all(levels)
-    module.report()
-    text = page.read_text()
-    assert "| SpotCheck checks=6 | 8 | 0.001 | 5 |" in text
-    assert "| SpotCheck: at most 0.5 nats above ReinMax | **met: -0.96 (" in text
-    assert "| SpotCheck | none | 1.29 | -7.0 (-7.0 to -6.9) |" in text
-    assert "from LOORF n=6** | – | – |" in text
-    with_more = "| SpotCheck checks=6: at most 0.5 nats above ReinMax | **met: -1.96 ("
-    assert with_more in text
-    assert "from ReinMax n=5** | – | – |" in text
-    for one in module.long("mnist"):
-        assert (one.steps, one.evaluate_every) == (50_000, 2_500)
-        lead = {"loorf": 0.0, "reinmax": 2.0, "spotcheck": 1.5 + 0.1 * one.seed}[one.estimator]
-        fair_run(module, one, 105.0 - lead)
-    module.report()
-    text = page.read_text()
-    behind = "| SpotCheck: below ReinMax by the test bound after 50,000 steps | missed: +0.40 ("
-    assert behind in text
-    assert "| Estimator | 25,000 | 50,000 |" in text
-    assert "| SpotCheck | -1.60 (-1.85 to -1.35) | -1.60 (-1.85 to -1.35) |" in text
-    assert "after 50,000 steps (105.00); over LOORF's" in text
-    assert "(results/fair/seconds-long.png)" in text
-    assert "best for 10,000 steps, seed 0" not in text
-    assert not list(module.long_rate("mnist"))
-    monkeypatch.setattr(module, "LONG_RATE", 5e-4)
-    (smaller,) = [x for x in module.long("mnist") if (x.estimator, x.seed) == ("reinmax", 0)]
-    fair_run(module, smaller, 100.5)
-    module.report()
-    text = page.read_text()
-    assert "| MNIST | ReinMax | 0.0005 | 100.50 | 101.50 | 95.50 | 96.50 |" in text
-    assert "| MNIST | ReinMax | 0.001 | 103.00 | 104.00 | 98.00 | 99.00 |" in text
-
-
 def test_variances_on_the_choice_page_are_those_of_the_league(page, monkeypatch):
     module = study("league", page, monkeypatch)
-    docs = STUDIES.parents[1] / "docs"
+    docs = ROOT / "docs"
     table = pd.read_csv(docs / "results" / "league" / "league.csv")
     text = module.on_bits(table)
     assert f"<!-- vae variance -->\n{text}\n<!-- end" in (docs / "choose.md").read_text()
@@ -642,9 +337,7 @@ def test_learning_along_from_the_first_step_is_a_row_of_its_own(page, monkeypatc
     assert "| mnist VAE | 0.180 to 0.180 | 4 evaluations | **met**" in text
 
 
-def test_the_listing_of_revisions(monkeypatch, tmp_path):
-    monkeypatch.syspath_prepend(str(STUDIES))
-    pages = importlib.import_module("pages")
+def test_the_listing_of_revisions(tmp_path):
     folders = [tmp_path / name for name in ("b", "a", "c")]
     for folder, revision in zip(folders, ("1234567", None, "1234567"), strict=True):
         folder.mkdir()
@@ -659,9 +352,7 @@ def test_the_listing_of_revisions(monkeypatch, tmp_path):
     assert pages.origins(folders[::2]).endswith("; none is of before revisions were kept.")
 
 
-def test_a_run_that_is_to_be_done_again_is_not_taken_from_the_archive(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(STUDIES))
-    pages = importlib.import_module("pages")
+def test_a_run_that_is_to_be_done_again_is_not_taken_from_the_archive(tmp_path):
     for name in ("one", "two"):
         (tmp_path / "runs" / name).mkdir(parents=True)
         (tmp_path / "runs" / name / "summary.json").write_text(name)
@@ -680,18 +371,17 @@ def test_a_run_that_is_to_be_done_again_is_not_taken_from_the_archive(tmp_path, 
 
 
 @pytest.mark.parametrize("name", ["vae_study", "league", "supernet_study"])
-def test_published_runs_are_those_that_the_study_looks_for(name, monkeypatch, tmp_path):
+def test_published_runs_are_those_that_the_study_looks_for(name, tmp_path):
     """Otherwise the study would run again what the documentation holds, or refuse it."""
-    monkeypatch.syspath_prepend(str(STUDIES))
     module = importlib.import_module(name)
     if name == "supernet_study":
-        archive = STUDIES.parents[1] / module.RESULTS / module.ARCHIVE
+        archive = ROOT / module.RESULTS / module.ARCHIVE
         if not archive.exists():
             pytest.skip("no supernet run is published yet")
         module.restore(archive, tmp_path)
         planned = [*module.runs(tmp_path), *module.longer_runs(tmp_path)]
     else:
-        archive, planned = STUDIES.parents[1] / module.RESULTS / "runs.zip", module.plan()
+        archive, planned = ROOT / module.RESULTS / "runs.zip", module.plan()
         module.restore(archive, tmp_path)
     configurations = {options.folder().name: options.config() for options in planned}
     published = sorted(tmp_path.iterdir())
@@ -703,9 +393,7 @@ def test_published_runs_are_those_that_the_study_looks_for(name, monkeypatch, tm
         assert "no number was changed" in told  # those of the format before; newer ones say nothing
 
 
-def test_a_run_of_format_1_is_converted_and_an_edited_one_refused(monkeypatch, tmp_path):
-    monkeypatch.syspath_prepend(str(STUDIES))
-    module = importlib.import_module("convert")
+def test_a_run_of_format_1_is_converted_and_an_edited_one_refused(tmp_path):
     rows = "step,loss\n0,0.1\n10,0.30000000000000004\n"
     summary = {"experiment": "vae", "configuration": {"n": 4}, "loss": 0.1 + 0.2}
     summary["files"] = {"metrics.csv": sha256(rows.encode())}
@@ -717,19 +405,17 @@ def test_a_run_of_format_1_is_converted_and_an_edited_one_refused(monkeypatch, t
         (folder / "config.json").write_text('{"n": 4}')
         content = {"sha256": sha256(text.encode()), **summary}
         (folder / "summary.json").write_text(json.dumps(content))
-    module.convert(tmp_path / "run")
-    module.convert(tmp_path / "run")  # nothing is left to do
+    convert.convert(tmp_path / "run")
+    convert.convert(tmp_path / "run")  # nothing is left to do
     assert read_summary(tmp_path / "run") == {k: v for k, v in summary.items() if k != "files"}
     assert read_metrics(tmp_path / "run")[1] == {"step": 10, "loss": 0.1 + 0.2}
     (tmp_path / "edited" / "metrics.csv").write_text(rows.replace("0.1", "0.2"))
     with pytest.raises(ValueError, match="metrics.csv is damaged"):
-        module.convert(tmp_path / "edited")
+        convert.convert(tmp_path / "edited")
 
 
-def test_the_variance_that_is_due_to_pairs(monkeypatch):
+def test_the_variance_that_is_due_to_pairs():
     """The definition written out: different samples, pairs of different bits that vary."""
-    monkeypatch.syspath_prepend(str(STUDIES))
-    module = importlib.import_module("residual")
     random, n = torch.Generator().manual_seed(0), 6
     probs = torch.tensor([[0.3, 0.6, 0.5, 0.9999]], dtype=torch.float64)
     samples = torch.bernoulli(probs.expand(n, 1, 4), generator=random)
@@ -741,18 +427,16 @@ def test_the_variance_that_is_due_to_pairs(monkeypatch):
         for i, j in itertools.permutations(range(n), 2)
         for k, m in itertools.combinations(range(3), 2)  # the last bit hardly varies
     ) / (n * (n - 1))
-    torch.testing.assert_close(module.of_pairs(values, samples, probs), wanted)
+    torch.testing.assert_close(residual.of_pairs(values, samples, probs), wanted)
 
 
-def test_what_the_control_variate_leaves(tmp_path, monkeypatch):
+def test_what_the_control_variate_leaves(tmp_path):
     """Shares of a tiny run: what h leaves and misses, and that an exact slope misses nothing."""
     from dbsurf_paper.experiments.league import PRESETS, study
 
-    monkeypatch.syspath_prepend(str(STUDIES))
-    module = importlib.import_module("residual")
     options = replace(PRESETS["smoke"], problem="vae", steps=60, estimators=("quadraticcv",))
     study.complete(replace(options, out=tmp_path))
-    found = module.shares(tmp_path, 400)
+    found = residual.shares(tmp_path, 400)
     assert found.pop("problem").endswith("60 steps")
     assert all(-0.05 < value < 1.5 for value in found.values())
     assert 0.5 < found["linear"] < 1.1  # hardly trained, f is nearly linear
@@ -763,9 +447,7 @@ def test_what_the_control_variate_leaves(tmp_path, monkeypatch):
     assert abs(rest) < 0.1
 
 
-def test_the_numbers_of_the_page_on_bias_are_those_of_the_file(monkeypatch):
-    monkeypatch.syspath_prepend(str(STUDIES))
-    bias = importlib.import_module("bias")
+def test_the_numbers_of_the_page_on_bias_are_those_of_the_file():
     text, rows = bias.PAGE.read_text(), list(csv.DictReader(bias.RESULTS.read_text().splitlines()))
     for name in bias.PROBLEMS:
         block = text.split(f"<!-- {name} -->\n")[1].split(f"\n<!-- end of {name} -->")[0]
@@ -773,25 +455,21 @@ def test_the_numbers_of_the_page_on_bias_are_those_of_the_file(monkeypatch):
         assert block.count("\n") == len(bias.ESTIMATORS) + 1
 
 
-def test_the_summary_figure_has_one_mark_an_estimator_and_says_what_the_league_says(monkeypatch):
-    monkeypatch.syspath_prepend(str(STUDIES))
-    figure = importlib.import_module("summary_figure")
-    league = pd.read_csv(STUDIES.parents[1] / figure.RESULTS / "league.csv")
-    table = figure.points(league)
+def test_the_summary_figure_has_one_mark_an_estimator_and_says_what_the_league_says():
+    league = pd.read_csv(ROOT / summary_figure.RESULTS / "league.csv")
+    table = summary_figure.points(league)
     assert table.name.is_unique
     assert table.early["loorf"] == table.late["loorf"] == 1
     best = table[table.kind != "biased"].iloc[-1]
     assert best.early == table.early[table.kind != "biased"].min()
-    assert f"{best.early:.2g}" in figure.finding(table)
+    assert f"{best.early:.2g}" in summary_figure.finding(table)
     assert set(table.index[table.kind == "biased"]) >= {"reinmax", "dbsurf", "straightthrough"}
 
 
 def test_a_storm_is_written_into_its_page(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(STUDIES))
-    module = importlib.import_module("reliability")
     page, file = tmp_path / "page.md", tmp_path / "storm.json"
     page.write_text("a\n<!-- storm -->\nold\n<!-- end of storm -->\nb")
-    monkeypatch.setattr(module, "PAGE", page)
+    monkeypatch.setattr(reliability, "PAGE", page)
     tally = Tally("kills")
     tally.add(Result("vae", "same numbers", kills=1200), 0)
     tally.add(Result("vae", "lost", "no summary", kills=1), 0)
@@ -799,7 +477,7 @@ def test_a_storm_is_written_into_its_page(tmp_path, monkeypatch):
     tally.add(Result("plain", "right mean", inputs=1, compared=1, evidence=held), 0)
     file.write_text(json.dumps(summary([tally], 30.0, 0)))
     monkeypatch.setattr(sys, "argv", ["reliability.py", str(file)])
-    module.main()
+    reliability.main()
     text = page.read_text()
     assert "**1,201 kills**" in text
     assert "**0 silently wrong, 1 lost, 0 tracebacks" in text
