@@ -1,20 +1,17 @@
-"""Tables of the fair study in steps: results, differences from others, the paper's table 1."""
+"""Tables of the fair study in steps: results, and differences from others."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 from dbsurf_paper.experiments.vae import Options
-from dbsurf_paper.labels import PAPER_ORDER, dataset_name, estimator_name
+from dbsurf_paper.labels import dataset_name, estimator_name
 from dbsurf_paper.report.document import Cell, Row, Table
 from dbsurf_paper.report.markdown import block_text
 from dbsurf_paper.report.statistics import Difference, Mean, Spread, holm, paired, unpaired
-from dbsurf_paper.runs.folder import read_summary
 from fair_runs import BASELINE, MEASURED, Times, Trained, evaluations, time_key
 from fair_seconds import gap_in_time, reach_of
 
@@ -312,52 +309,6 @@ def along_table(found: list[Trained]) -> Table | None:
     )
     titles = ("Estimator", *(f"{base.steps[point]:,.0f}" for point in points))
     return Table(caption, titles, tuple(rows))
-
-
-def table_1(runs: list[Options], others: Path) -> Table | None:
-    """The paper's table 1 in small: training -ELBO by data set, samples and estimator.
-
-    Runs with n = 4 are those of the study of VAEs, of the same seeds.
-    """
-    values: dict[tuple[str, int, str], list[float]] = {}
-    for one in runs:
-        summary = read_summary(one.folder())
-        if summary is not None:
-            key = one.dataset, one.n, one.estimator
-            values.setdefault(key, []).append(summary["train_negative_elbo"])
-    if not values:
-        return None
-    table = pd.read_csv(others)
-    seeds, steps = {one.seed for one in runs}, runs[0].steps
-    table = table[(table.n == 4) & (table.steps == steps) & table.seed.isin(seeds)]
-    table = table[(table.measure == "train_negative_elbo") & table.estimator.isin(PAPER_ORDER)]
-    table = table[~table.folder.str.contains("/20x10-")]  # categorical latents
-    for (dataset, name), group in table.groupby(["dataset", "estimator"]):
-        values[dataset, 4, name] = list(group.value)
-    rows = []
-    for dataset in dict.fromkeys(one.dataset for one in runs):
-        for n in sorted({one.n for one in runs} | {4}):
-            means = {
-                name: Mean.of(own)
-                for name in PAPER_ORDER
-                if (own := values.get((dataset, n, name))) is not None
-            }
-            if not means:
-                continue
-            best = min(mean.value for mean in means.values())
-            cells = [
-                Cell(means[name].text(), best=means[name].value == best)
-                if name in means
-                else Cell("–")
-                for name in PAPER_ORDER
-            ]
-            rows.append(Row((Cell(dataset_name(dataset)), Cell(str(n)), *cells)))
-    caption = (
-        f"Table 1 of the paper after {steps:,} steps instead of 1,000,000, at its rate: training "
-        f"-ELBO, mean ± standard error over {len(seeds)} seeds, the lowest of a row in bold. In "
-        "the paper DBsurf has the lowest in all twelve rows. (n = 4: from the study of VAEs.)"
-    )
-    return Table(caption, ("Data set", "n", *map(estimator_name, PAPER_ORDER)), tuple(rows))
 
 
 def texts(*tables: Table | None) -> str:

@@ -15,6 +15,7 @@ import fair_plan as plan
 import fair_report
 import fair_runs
 import fair_seconds
+import fair_table1
 from dbsurf_paper.commands.parsing import parse
 from handmade import vae_run
 from study_page import study
@@ -83,7 +84,8 @@ def test_the_fair_study(module, page, monkeypatch):
     module.report()
     text = page.read_text()
     assert "(results/fair/longest.png)" in text
-    assert "| MNIST | 2 | – | – | **140.00** | – | **140.00** |" in text
+    assert "| MNIST | 2 | here | – | – | **140.00** | – | **140.00** |" in text
+    assert "| paper | **99.20 ± 0.16** | 100.31 ± 0.19 |" in text
     assert (page.parent / "results" / "figure1-upper.png").exists()
     assert "200,000 steps, all at the paper's rate, one seed: mean" in text
     rows = pd.read_csv(page.parent / "results" / "runs.csv")
@@ -138,6 +140,29 @@ def test_seconds_until_the_last_value_of_another():
     assert never.cell().text == "–"
     gap = fair_seconds.gap_in_time(sooner, base, times)  # after two thirds of its steps
     assert gap.value == pytest.approx(200 - 100 * 2 / 3 - 120)
+
+
+def test_rows_of_table_1_together():
+    own = {"dbsurf": [100.0, 101.0], "doublecv": [101.0, 103.0], "arms": [100.0, 101.5]}
+    own |= {"disarm": [100.5, 101.0], "loorf": [103.0, 103.0]}
+    other = {name: [value + 100 for value in values] for name, values in own.items()}
+    other["arms"] = [199.0, 199.5]
+    missing = {name: own[name] for name in ("dbsurf", "loorf")}
+    found = {("mnist", 2): own, ("omniglot", 2): other, ("mnist", 6): missing}
+    table = fair_table1.gap_table(found)
+    two, paper, everything, _ = [[cell.text for cell in row.cells] for row in table.rows]
+    assert two[:3] == ["2", "2", "here"]  # six samples are not all there
+    assert everything[3:] == two[3:]
+    # Squared deviations from the means: .5, 2, 1.125, .125, 0 and .5, 2, .125, .125, 0.
+    error = np.sqrt(6.5 / 10 / 2)
+    reach = 2.2281 * np.sqrt(4 * error**2) / 2
+    assert two[4] == f"+0.50 ({0.5 - reach:+.2f} to {0.5 + reach:+.2f})"
+    assert two[6] == f"-2.50 ({-2.5 - reach:+.2f} to {-2.5 + reach:+.2f})"
+    assert [cell.best for cell in table.rows[0].cells[3:]] == [True, False, False, True]
+    # 99.20 ± .16 minus 100.56 ± .22, and 114.47 ± .08 minus 114.83 ± .16.
+    reach = 1.96 * np.sqrt(0.16**2 + 0.22**2 + 0.08**2 + 0.16**2) / 2
+    assert paper[6] == f"-0.86 ({-0.86 - reach:+.2f} to {-0.86 + reach:+.2f})"
+    assert fair_table1.gap_table({("mnist", 6): missing}) is None
 
 
 def test_commands_of_the_fair_study_repeat_its_runs():
