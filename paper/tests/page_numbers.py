@@ -140,6 +140,11 @@ def everywhere(above: str, below: str, measure: str = "train_negative_elbo") -> 
     return [fair(above, below, measure, dataset) for dataset in FAIR_SETS]
 
 
+def later(above: str, below: str, measure: str = "train_negative_elbo") -> list[float]:
+    """The same after 50,000 steps."""
+    return [fair(above, below, measure, dataset, "long") for dataset in FAIR_SETS[:2]]
+
+
 def farthest(*names: str) -> list[str]:
     """Training -ELBO after 200,000 steps of the fair study."""
     rows = table("fair/runs.csv")
@@ -255,10 +260,9 @@ CLAIMS = [
     Claim(README, "by the 100-sample bound on test images", PARAMETER),
     Claim(
         README,
-        "after 50,000 steps on MNIST `SpotCheck` is 1.8 nats ahead of LOORF",
-        lambda: ["50,000", *short([fair("loorf", "spotcheck", stage="long")], 1)],
+        "after 50,000 steps `SpotCheck` is 1.8 and 1.2 nats ahead of LOORF",
+        lambda: ["50,000", *short(later("loorf", "spotcheck"), 1)],
     ),
-    Claim(README, "50,000 steps on another set", PARAMETER),
     Claim(README, "With 20 latents of ten classes", PARAMETER),
     Claim(
         README,
