@@ -232,8 +232,8 @@ def front_table(found: list[Trained], times: Times) -> Table | None:
         f"have {', '.join(names)} in turn: the difference in equal time instead of equal steps, "
         "the difference by the 100-sample bound on test images, and the fraction of LOORF's "
         "training time needed to reach LOORF's final value. A step evaluates f four times, eight "
-        "times with six checks, and n times where n is given; six checks and six samples were "
-        "added when the other results were known."
+        "times with six checks, and n times where n is given; six checks, and six and seven "
+        "samples, were added when the other results were known."
     )
     titles = ("Estimator", "Bias", "Time", *names)
     titles += ("In equal time", "Test bound", "Time to match LOORF")
