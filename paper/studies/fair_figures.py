@@ -27,15 +27,26 @@ def curves(found: list[Trained], times: Mapping[str, float]) -> Chart | None:
                 lines.append(_line(one, one.series, LATE, time / 1e3))
         if lines:
             title = f"{dataset_name(dataset)}, {found[0].options.steps:,} steps"
-            panels.append(Panel(title, "seconds", "-ELBO, train", tuple(lines)))
+            ticks = _ticks(lines)
+            panels.append(
+                Panel(title, "seconds", "-ELBO, train", tuple(lines), logarithmic=True, ticks=ticks)
+            )
     if not panels:
         return None
     caption = (
         "Training -ELBO of 1,000 images against seconds of training, every estimator at its own "
         "best learning rate: means over seeds, bands from the lowest seed to the highest. Seconds "
-        "are steps times the milliseconds of a step."
+        "are steps times the milliseconds of a step, on a logarithmic axis: equal distances are "
+        "equal ratios."
     )
     return Chart("fair", caption, tuple(panels))
+
+
+def _ticks(lines: list[Line]) -> tuple[int, ...]:
+    """Round seconds that the lines reach."""
+    first, last = min(line.x[0] for line in lines), max(line.x[-1] for line in lines)
+    rounds = (round(ten * one) for ten in (1, 10, 100, 1000) for one in (1, 1.5, 2, 3, 4, 6, 8))
+    return tuple(one for one in rounds if first <= one <= last)
 
 
 def step_curves(
