@@ -17,7 +17,7 @@ import pytest
 
 from blobs import blobs
 from dbsurf_paper.commands.main import main
-from dbsurf_paper.runs.checkpoint import NEWEST, read_checkpoint
+from dbsurf_paper.runs.checkpoint import NEWEST, read_checkpoint, tidy_checkpoints
 from dbsurf_paper.sweep import command
 from dbsurf_paper.sweep.cluster import DaskPool
 from dbsurf_paper.sweep.plan import plan
@@ -33,6 +33,11 @@ PATIENCE = 300.0  # seconds, for a crowded machine; a quiet one needs a few
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return blobs(tmp_path_factory.mktemp("data"))
+
+
+def with_checkpoint(out: Path) -> set[Path]:
+    """Folders with a checkpoint under any name: a run renames its own while one looks."""
+    return {path.parent for path in out.glob("*/checkpoint*.pt")}
 
 
 def until(condition: Callable[[], object]) -> None:
@@ -68,12 +73,12 @@ def test_a_run_on_a_worker_that_is_killed_goes_on_on_the_other(data, tmp_path, s
     workers = [started("worker", *place, "--nthreads", "1", "--no-nanny") for _ in range(2)]
     address = json.loads(file.read_text())["address"]
     out = tmp_path / "out"
-    begun: list[Path] = []
+    begun: set[Path] = set()
 
     def kill() -> None:
         """One of the workers, once both are in the middle of a run."""
-        until(lambda: len(list(out.glob("*/checkpoint.pt"))) >= 2)
-        begun.extend(path.parent for path in out.glob("*/checkpoint.pt"))
+        until(lambda: len(with_checkpoint(out)) >= 2)
+        begun.update(with_checkpoint(out))
         workers[0].kill()
 
     killer = threading.Thread(target=kill)
@@ -99,12 +104,12 @@ def test_the_schedulers_death_ends_in_one_line_with_the_command(data, tmp_path, 
     place = ["--scheduler-file", str(file), "--no-dashboard", "--host", "127.0.0.1"]
     scheduler = started("scheduler", *place, "--port", "0")
     until(lambda: file.exists() and file.read_text())
-    started("worker", *place, "--nthreads", "1", "--no-nanny")
+    worker = started("worker", *place, "--nthreads", "1", "--no-nanny")
     address = json.loads(file.read_text())["address"]
     out = tmp_path / "out"
 
     def kill() -> None:
-        until(lambda: list(out.glob("*/checkpoint.pt")))
+        until(lambda: with_checkpoint(out))
         scheduler.kill()
 
     killer = threading.Thread(target=kill)
@@ -119,8 +124,11 @@ def test_the_schedulers_death_ends_in_one_line_with_the_command(data, tmp_path, 
     gone = f"dbsurf: error: the Dask scheduler at {address} is gone"
     assert told == f"{gone}; 0 of 1 runs are done"
     assert shlex.split(command)[:3] == ["dbsurf", "sweep", "vae"]
-    (run,) = out.glob("*/checkpoint.pt")
-    assert read_checkpoint(run)["state"]["trainer"]["steps"] > 0
+    worker.kill()
+    worker.wait(PATIENCE)
+    (run,) = with_checkpoint(out)
+    tidy_checkpoints(run)
+    assert read_checkpoint(run / NEWEST)["state"]["trainer"]["steps"] > 0
 
 
 @pytest.mark.usefixtures("signals_heard")
