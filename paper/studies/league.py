@@ -46,7 +46,7 @@ CHOSEN: dict[str, dict[str, Any]] = {
     "gates-perceptron": {**_FEW, "timings": 2, "estimators": _GATES},
     "gates-convolutions": {**_FEW, "timings": 2, "estimators": _GATES},
 }
-#: Further seeds of the problems where that is cheap, with a few estimators.
+#: Further seeds of the problems whose rows pages quote, with a few estimators.
 MORE_SEEDS, SEEDED = (1, 2), (FLAGSHIP, QUADRATIC, "reinmax")
 LAST = " (learning along the last 2,000)"  # how a problem's title ends
 TABLES = ("table", "table-searched")  # where f has no gradient
@@ -70,8 +70,10 @@ def plan() -> list[options.Options]:
     again = ("vae", "categorical-vae", "network")
     for seed in MORE_SEEDS:
         cheap = [one for one in alone if one.problem in again and one not in long]
-        few = {"seed": seed, "estimators": SEEDED, "evaluations": (4,)}
+        few: dict[str, Any] = {"seed": seed, "estimators": SEEDED, "evaluations": (4,)}
         runs += [replace(one, **few) for one in cheap]
+        few |= {"along": 0, "estimators": (FLAGSHIP, QUADRATIC)}
+        runs += [replace(one, **few) for one in long]
     bits = [one for one in alone if one.problem in ("vae", "network") and one not in long]
     runs += [replace(one, estimators=PEERS) for one in bits]
     return [replace(one, out=RUNS / one.name()) for one in runs]
