@@ -1,12 +1,12 @@
 """The training study of docs/vae.md: run what is missing, then write its tables and figures.
 
 Run with `python paper/studies/vae_study.py`. It trains the models of the sweeps `training` (120
-runs of 10,000 steps), `peers` (30 more) and `categorical` (12) at the laptop's scale, and three of
-50,000 steps, three to twenty minutes each on one core, `--workers` at a time. Runs that the
-documentation holds already (`runs.zip`) are taken from there, finished ones are not run again and a
-broken one goes on from its checkpoint: so the study can be made in parts. `--run WORD` does those
-with this word in their name, `--again` does them even if the documentation has them. `--report`
-only writes what the finished runs say.
+runs of 10,000 steps), `peers` (30 more) and `categorical` (12) at the laptop's scale, some three
+minutes each on one core, `--workers` at a time. Runs that the documentation holds already
+(`runs.zip`) are taken from there, finished ones are not run again and a broken one goes on from its
+checkpoint: so the study can be made in parts. `--run WORD ...` does those with one of these words
+in their name, `--again` does them even if the documentation has them. `--report` only writes what
+the finished runs say. Longer trainings, other learning rates and seconds are in fair_study.py.
 """
 
 from __future__ import annotations
@@ -41,27 +41,24 @@ from dbsurf_paper.report.statistics import Mean
 from dbsurf_paper.report.tidy import results
 from dbsurf_paper.runs.folder import read_summary
 from dbsurf_paper.runs.local_pool import all_results
-from findings import at_equal_seconds, below_zero, ends_lowest
+from findings import below_zero, ends_lowest
 from pages import insert, of_kind, origins, publish, restore, save_csv, save_figure
 
 MEASURED = ("train_negative_elbo", "test_negative_elbo", "test_bound", "gradient_variance")
 RUNS, RESULTS, PAGE = Path("runs/study"), Path("docs/results/vae"), Path("docs/vae.md")
 CHOOSE = Path("docs/choose.md")  # shows where training arrived, too
-LONG, LONG_STEPS = ("loorf", "dbsurf", "quadraticcv"), 50_000
+#: Columns that the page leaves out: numbers of runs are those of a report, and the runs shared a
+#: machine as it came, so that their seconds are no timings.
+LEFT_OUT = ("Runs", "Seconds", "Seconds / LOORF")
 
 
 def plan() -> list[Options]:
-    """All runs of the study, first seeds first; the long ones are on Fashion-MNIST."""
+    """All runs of the study, first seeds first."""
     short = sweep_training("laptop")
-    long = [
-        replace(one, steps=LONG_STEPS, evaluate_every=2_500)
-        for one in short
-        if one.estimator in LONG and one.dataset == "fashion-mnist" and one.seed == 0
-    ]
     peers, categorical = sweep_peers("laptop"), sweep_categorical("laptop")
     first = [one for one in short if one.seed == 0]
     named = {}  # by folder: LOORF is among the peers too
-    for one in [*first, *peers, *categorical, *short, *long]:
+    for one in [*first, *peers, *categorical, *short]:
         name = f"{one.folder().name}-{one.steps}"
         name = name if one.latent_classes == 2 else f"{one.latents}x{one.latent_classes}-{name}"
         named[name] = replace(one, threads=1, resume=True, out=RUNS / name)
@@ -88,32 +85,22 @@ def report() -> None:
     publish(RESULTS / "runs.zip", [run.folder for run in runs])
     categorical = [run for run in runs if run.configuration["latent_classes"] > 2]
     binary = [run for run in runs if run.configuration["latent_classes"] == 2]
-    long = [run for run in binary if run.configuration["steps"] == LONG_STEPS]
-    every = [run for run in binary if run.configuration["steps"] < LONG_STEPS]
     labels = {variant.label for variant in STUDIED}
-    short = [run for run in every if run.identity["estimator"] in labels]
+    short = [run for run in binary if run.identity["estimator"] in labels]
     save_csv(results(runs), RESULTS / "runs.csv")
     # (More digits than usual, so that rounding them again gives what the pages show.)
     save_csv(means(binary), RESULTS / "table1.csv", digits=10)
     insert(PAGE, "table 1", tables(table_1.section(short).blocks))
     insert(PAGE, "reaching", tables(curves.time_to_reach(short).blocks))
-    steps, seconds, over = of_kind(curves.training_curves(short).blocks, Chart)
+    steps, _, over = of_kind(curves.training_curves(short).blocks, Chart)
     for chart, finding, csv, figure in (
         (steps, ends_lowest, "curves", "figure1"),
-        (seconds, at_equal_seconds, "curves-seconds", "figure1-seconds"),
         (over, below_zero, "curves-over-loorf", "figure1-over-loorf"),
     ):
         titled = replace(chart, finding=finding(chart))
         save_figure(titled, RESULTS / f"{csv}.csv", RESULTS / f"{figure}.png")
-    if len(long) < len(LONG):
-        insert(PAGE, "long", f"Finished: {len(long)} of {len(LONG)} runs; the table waits for all.")
-    else:
-        insert(PAGE, "long", tables(table_1.section(long).blocks[:2]))
-        chart, *_ = of_kind(curves.training_curves(long).blocks, Chart)
-        chart = replace(chart, finding=f"{ends_lowest(chart)} (one seed)")
-        save_figure(chart, RESULTS / "curves-long.csv", RESULTS / "figure1-long.png")
-    insert(PAGE, "every", over_loorf(every))
-    insert(CHOOSE, "vae elbo", arrived(means(every)))
+    insert(PAGE, "every", over_loorf(binary))
+    insert(CHOOSE, "vae elbo", arrived(means(binary)))
     insert(PAGE, "categorical", over_loorf(categorical))
     state = f"Finished runs behind the tables: {len(runs)} of {len(plan())}."
     insert(PAGE, "state", f"{state} {origins([run.folder for run in runs])}")
@@ -185,12 +172,12 @@ def gap_text(mean: Mean | None) -> str:
 
 
 def tables(blocks: Sequence[Block]) -> str:
-    """The tables among the blocks, without the numbers of runs, which are those of a report."""
-    return "\n\n".join(block_text(without_runs(table)) for table in of_kind(blocks, Table))
+    """The tables among the blocks, without some columns of theirs."""
+    return "\n\n".join(block_text(shortened(table)) for table in of_kind(blocks, Table))
 
 
-def without_runs(table: Table) -> Table:
-    kept = [place for place, title in enumerate(table.titles) if title != "Runs"]
+def shortened(table: Table) -> Table:
+    kept = [place for place, title in enumerate(table.titles) if title not in LEFT_OUT]
     rows = tuple(
         replace(row, cells=tuple(replace(row.cells[place], runs=()) for place in kept))
         for row in table.rows
@@ -203,11 +190,15 @@ def without_runs(table: Table) -> Table:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--report", action="store_true", help="run nothing")
-    parser.add_argument("--run", default="", metavar="WORD", help="only runs with it in their name")
+    parser.add_argument("--run", nargs="+", default=[""], metavar="WORD", help="only those named so")
     parser.add_argument("--again", action="store_true", help="even if the documentation has them")
     parser.add_argument("--workers", type=int, default=1, help="runs at a time")
     given = parser.parse_args()
-    wanted = {one.folder().name: one for one in plan() if given.run in one.folder().name}
+    wanted = {
+        one.folder().name: one
+        for one in plan()
+        if any(word in one.folder().name for word in given.run)
+    }
     restore(RESULTS / "runs.zip", RUNS, wanted if given.again else ())
     if not given.report:
         missing = [one for one in wanted.values() if read_summary(one.folder()) is None]
