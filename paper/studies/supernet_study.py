@@ -45,7 +45,7 @@ from dbsurf_paper.report.numbers import plus_minus
 from dbsurf_paper.report.statistics import Mean, holm, paired
 from dbsurf_paper.runs.folder import read_summary
 from findings import ends_highest, most_decided
-from pages import insert, of_kind, publish, restore, save_csv, save_figure
+from pages import insert, of_kind, origins, publish, restore, save_csv, save_figure
 
 RUNS, RESULTS, PAGE = Path("runs/nas/supernet-study"), Path("docs/results/nas"), Path("docs/nas.md")
 ARCHIVE = "supernet-runs.zip"  # among the results
@@ -240,19 +240,15 @@ def report(folder: Path = RUNS) -> None:
         raise SystemExit(f"no finished search in {folder}")
     longer = found_cells(test, longer_runs(folder))
     planned = [*runs(folder), *longer_runs(folder)]
-    publish(
-        RESULTS / ARCHIVE,
-        [one.folder() for one in planned if read_summary(one.folder()) is not None],
-    )
+    finished = [one.folder() for one in planned if read_summary(one.folder()) is not None]
+    publish(RESULTS / ARCHIVE, finished)
     draw(folder)
     save_csv(pd.concat([cells, longer.assign(longer=True)]), RESULTS / "supernet.csv")
     insert(PAGE, "supernet study", markdown(cells, longer, test))
     insert(PAGE, "supernet differences", differences(cells))
-    insert(
-        PAGE,
-        "supernet state",
-        f"Finished searches behind the table: {len(cells)} of {len(runs())}.",
-    )
+    state = f"Finished searches behind the tables: {len(cells)} of {len(runs())}"
+    state += f", and {len(longer)} longer ones."
+    insert(PAGE, "supernet state", f"{state} {origins(finished)}")
     if len(judged):
         save_csv(judged, RESULTS / "supernet-candidates.csv")
         insert(

@@ -202,7 +202,7 @@ def test_the_supernet_study_writes_what_finished_runs_say(page, monkeypatch):
     finished(longer[:2], {})
     module.report(folder)
     text = page.read_text()
-    assert "Finished searches behind the table: 22 of 33." in text
+    assert "Finished searches behind the tables: 22 of 33, and 2 longer ones. 0 of these 24" in text
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     paper = {"DBsurf": "94.36 ± 0.00", "LOORF": "-", "DARTS": "54.30 ± 0.00"}
     for name, printed in paper.items():
