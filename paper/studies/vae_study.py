@@ -190,7 +190,9 @@ def shortened(table: Table) -> Table:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--report", action="store_true", help="run nothing")
-    parser.add_argument("--run", nargs="+", default=[""], metavar="WORD", help="only those named so")
+    parser.add_argument(
+        "--run", nargs="+", default=[""], metavar="WORD", help="only those named so"
+    )
     parser.add_argument("--again", action="store_true", help="even if the documentation has them")
     parser.add_argument("--workers", type=int, default=1, help="runs at a time")
     given = parser.parse_args()
