@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dbsurf_paper.experiments.vae import Options
 from dbsurf_paper.labels import dataset_name, estimator_name
 from dbsurf_paper.report.document import Cell, Row, Table
-from fair_report import gap_of
+from differences import gap_of
 from fair_runs import BASELINE, Times, Trained, evaluations, series_of, time_key
 from fair_seconds import reach_of
 

@@ -27,6 +27,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
+import differences
 import fair_choices
 import fair_figures
 import fair_plan
@@ -42,7 +43,7 @@ from fair_goals import FORMS, goal_table
 from fair_plan import DATASETS, PLANS, look
 from fair_runs import BASELINE
 from findings import at_equal_seconds, ends_lowest
-from pages import insert, publish, restore, save_csv, save_figure
+from pages import insert, publish, restore, save_csv, save_figure, texts
 
 RESULTS, PAGE = Path("docs/results/fair"), Path("docs/fair.md")
 FRONT = (Path("README.md"), Path("docs/index.md"), Path("docs/vae.md"), PAGE)  # the main table
@@ -104,41 +105,41 @@ def report() -> None:
     late = fair_report.along_table, lambda own: fair_seconds.reach_table(own, times)
     leads = (fair_report.along_table([x for x in short if x.dataset == d]) for d in DATASETS)
     parts = {
-        "choices": fair_report.texts(
+        "choices": texts(
             *(fair_choices.choice_table(dataset, own) for dataset, own in tried.items()),
             fair_choices.other_rates(tried),
         ),
-        "results": fair_report.texts(*fair_report.results(short, times)),
-        "differences": fair_report.texts(
-            *fair_report.differences(short, BASELINE, *FORMS),
-            fair_report.disputed_table(short, (BASELINE, *FORMS)),
+        "results": texts(*fair_report.results(short, times)),
+        "differences": texts(
+            *differences.differences(short, BASELINE, *FORMS),
+            differences.disputed_table(short, (BASELINE, *FORMS)),
         ),
-        "equal time": fair_report.texts(
+        "equal time": texts(
             *(fair_seconds.seconds_table(short, name, times) for name in (BASELINE, *FORMS))
         ),
-        "reaching": fair_report.texts(*reaches, *leads),
-        "longer": fair_report.texts(
+        "reaching": texts(*reaches, *leads),
+        "longer": texts(
             *fair_report.results(
                 fifty, times, f"every estimator at its best rate, at most {fair_plan.LONG_RATE:g}"
             ),
             fair_report.rate_table(fifty, larger),
-            *fair_report.differences(fifty, BASELINE, FORMS[0]),
-            fair_report.disputed_table(fifty, (BASELINE, FORMS[0])),
+            *differences.differences(fifty, BASELINE, FORMS[0]),
+            differences.disputed_table(fifty, (BASELINE, FORMS[0])),
             *(make([x for x in fifty if x.dataset == d]) for d in DATASETS for make in late),
         ),
-        "longest": fair_report.texts(
+        "longest": texts(
             *fair_report.results(farthest, times, "all at the paper's rate, one seed"),
             fair_seconds.reach_table(farthest, times, "at the paper's rate"),
         ),
-        "goals": fair_report.texts(goal_table(to_come, whole, longer, times)),
-        "table 1": fair_report.texts(fair_table1.value_table(small), fair_table1.gap_table(small)),
+        "goals": texts(goal_table(to_come, whole, longer, times)),
+        "table 1": texts(fair_table1.value_table(small), fair_table1.gap_table(small)),
         "revisions": fair_runs.revisions([one for own in runs.values() for one in own]),
         "state": state(runs["choose"]),
     }
     for name, text in parts.items():
         insert(PAGE, name, text)
     for page in FRONT:
-        insert(page, "fair", fair_report.texts(fair_report.front_table(whole, times)))
+        insert(page, "fair", texts(fair_report.front_table(whole, times)))
     rows = fair_runs.rows_of(runs)
     if len(rows):
         save_csv(rows, RESULTS / "runs.csv", digits=10)

@@ -41,8 +41,10 @@ from dbsurf_paper.report.statistics import Mean
 from dbsurf_paper.report.tidy import results
 from dbsurf_paper.runs.folder import read_summary
 from dbsurf_paper.runs.local_pool import all_results
+from differences import differences, disputed_table
+from fair_runs import BASELINE, trained
 from findings import below_zero, ends_lowest
-from pages import insert, of_kind, origins, publish, restore, save_csv, save_figure
+from pages import insert, of_kind, origins, publish, restore, save_csv, save_figure, texts
 
 MEASURED = ("train_negative_elbo", "test_negative_elbo", "test_bound", "gradient_variance")
 RUNS, RESULTS, PAGE = Path("runs/study"), Path("docs/results/vae"), Path("docs/vae.md")
@@ -99,11 +101,23 @@ def report() -> None:
     ):
         titled = replace(chart, finding=finding(chart))
         save_figure(titled, RESULTS / f"{csv}.csv", RESULTS / f"{figure}.png")
+    insert(PAGE, "differences", with_tests(BASELINE, "dbsurf"))
     insert(PAGE, "every", over_loorf(binary))
     insert(CHOOSE, "vae elbo", arrived(means(binary)))
     insert(PAGE, "categorical", over_loorf(categorical))
     state = f"Finished runs behind the tables: {len(runs)} of {len(plan())}."
     insert(PAGE, "state", f"{state} {origins([run.folder for run in runs])}")
+
+
+def with_tests(*against: str) -> str:
+    """Differences of the estimators of table 1 from these, with intervals and tests."""
+    labels = {variant.label for variant in STUDIED}
+    found = [
+        one
+        for one in trained([one for one in plan() if one.latent_classes == 2])
+        if one.series in labels
+    ]
+    return texts(*differences(found, *against), disputed_table(found, against))
 
 
 def arrived(table: pd.DataFrame) -> str:

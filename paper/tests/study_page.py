@@ -16,7 +16,6 @@ MARKS = (
     "reaching",
     "every",
     "categorical",
-    "long",
     "vae elbo",
     "vae variance",
     "table 2",

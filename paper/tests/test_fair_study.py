@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import differences
 import fair_plan as plan
-import fair_report
 import fair_runs
 import fair_seconds
 import fair_table1
@@ -111,14 +111,14 @@ def test_verdicts_that_depend_on_the_test():
     near = ending_at("mdsurf", [99.5, 100.4, 101.5, 102.6])  # paired: -.5, hardly a spread
     far = ending_at("arms", [80.0, 81.0, 80.5, 81.5])
     rows = {
-        row.series: row for row in fair_report.compared([loorf, near, far], "loorf", "test_bound")
+        row.series: row for row in differences.compared([loorf, near, far], "loorf", "test_bound")
     }
     assert list(rows) == ["arms", "mdsurf"]
     assert rows["mdsurf"].disputed
     assert rows["mdsurf"].p < 0.05 < rows["mdsurf"].pooled_p
     assert not rows["arms"].disputed
     assert rows["arms"].pooled.value == pytest.approx(-20.75)
-    table = fair_report.disputed_table([loorf, near, far], ("loorf", "mdsurf"))
+    table = differences.disputed_table([loorf, near, far], ("loorf", "mdsurf"))
     assert [row.cells[0].text for row in table.rows] == ["MDsurf minus LOORF"] * 2
 
 
