@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import zipfile
+from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -53,25 +54,30 @@ def publish(archive: Path, folders: Sequence[Path]) -> None:
                 file.writestr(entry, path.read_bytes())
 
 
-def origins(folders: Sequence[Path]) -> str:
-    """How many runs name the revision of the code that made them, and which do not."""
-    revisions: dict[str, int] = {}
-    unnamed = []
-    for folder in sorted(folders, key=lambda folder: folder.name):
-        path = folder / ENVIRONMENT
-        found = read_sealed(path).get("revision") if path.exists() else None
-        if found is None:
-            unnamed.append(folder.name)
-        else:
-            revisions[found] = revisions.get(found, 0) + 1
-    told = ", ".join(f"{count} of {name}" for name, count in sorted(revisions.items()))
+def revision_of(folder: Path) -> str | None:
+    """The revision of the code that made a run; None where it names none."""
+    path = folder / ENVIRONMENT
+    return read_sealed(path).get("revision") if path.exists() else None
+
+
+def origins(folders: Sequence[Path], listed: str = "") -> str:
+    """How many runs name the revision of the code that made them, and which do not.
+
+    Args:
+        folders: the runs.
+        listed: where the revision of every run stands; if not given, those without are named here.
+    """
+    revisions = {folder.name: revision_of(folder) for folder in folders}
+    unnamed = sorted(name for name, found in revisions.items() if found is None)
+    counts = Counter(found for found in revisions.values() if found is not None)
+    told = ", ".join(f"{count} of {name}" for name, count in sorted(counts.items()))
     text = f"{len(folders) - len(unnamed)} of these {len(folders)} runs name the revision of the "
     text += f"code that made them{f' ({told})' if told else ''}; "
-    if not revisions:
+    if not counts:
         return f"{text}all are of before revisions were kept."
     if not unnamed:
         return f"{text}none is of before revisions were kept."
-    names = ", ".join(f"`{name}`" for name in unnamed)
+    names = listed or ", ".join(f"`{name}`" for name in unnamed)
     return f"{text}{len(unnamed)} are of before revisions were kept: {names}."
 
 

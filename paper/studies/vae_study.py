@@ -44,7 +44,17 @@ from dbsurf_paper.runs.local_pool import all_results
 from differences import differences, disputed_table
 from fair_runs import BASELINE, trained
 from findings import below_zero, ends_lowest
-from pages import insert, of_kind, origins, publish, restore, save_csv, save_figure, texts
+from pages import (
+    insert,
+    of_kind,
+    origins,
+    publish,
+    restore,
+    revision_of,
+    save_csv,
+    save_figure,
+    texts,
+)
 
 MEASURED = ("train_negative_elbo", "test_negative_elbo", "test_bound", "gradient_variance")
 RUNS, RESULTS, PAGE = Path("runs/study"), Path("docs/results/vae"), Path("docs/vae.md")
@@ -89,7 +99,9 @@ def report() -> None:
     binary = [run for run in runs if run.configuration["latent_classes"] == 2]
     labels = {variant.label for variant in STUDIED}
     short = [run for run in binary if run.identity["estimator"] in labels]
-    save_csv(results(runs), RESULTS / "runs.csv")
+    revisions = {str(run.folder): revision_of(run.folder) for run in runs}
+    rows = results(runs)
+    save_csv(rows.assign(revision=rows.folder.map(revisions)), RESULTS / "runs.csv")
     # (More digits than usual, so that rounding them again gives what the pages show.)
     save_csv(means(binary), RESULTS / "table1.csv", digits=10)
     insert(PAGE, "table 1", tables(table_1.section(short).blocks))
@@ -106,7 +118,8 @@ def report() -> None:
     insert(CHOOSE, "vae elbo", arrived(means(binary)))
     insert(PAGE, "categorical", over_loorf(categorical))
     state = f"Finished runs behind the tables: {len(runs)} of {len(plan())}."
-    insert(PAGE, "state", f"{state} {origins([run.folder for run in runs])}")
+    told = origins([run.folder for run in runs], "those without a revision in runs.csv")
+    insert(PAGE, "state", f"{state} {told}")
 
 
 def with_tests(*against: str) -> str:

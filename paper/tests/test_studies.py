@@ -75,6 +75,7 @@ def test_the_vae_study(page, monkeypatch):
     runs = pd.read_csv(results / "runs.csv")
     elbo = runs[runs["measure"] == "train_negative_elbo"]["value"]
     assert sorted(elbo) == [99.5, 99.5, 100.25, 101.0, 103.0, 120.0, 121.5]
+    assert set(runs["revision"]) == {"abc1234"}
     curves = pd.read_csv(results / "curves.csv")
     assert set(curves["series"]) == {"loorf", "dbsurf"}
     shutil.rmtree(page.parent / "runs")  # what is published is enough to go on from
@@ -351,6 +352,7 @@ def test_the_listing_of_revisions(tmp_path):
     )
     (folders[1] / "environment.json").unlink()  # as in archives of before
     assert "`a`" in pages.origins(folders)
+    assert pages.origins(folders, "see runs.csv").endswith("were kept: see runs.csv.")
     assert pages.origins(folders[1:2]).endswith("; all are of before revisions were kept.")
     assert pages.origins(folders[::2]).endswith("; none is of before revisions were kept.")
 
