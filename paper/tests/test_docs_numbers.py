@@ -9,11 +9,13 @@ import pytest
 
 import fair_numbers
 import page_numbers
+import vae_numbers
 from page_numbers import Claim
 
 ROOT = Path(__file__).parents[2]
-CLAIMS = [*page_numbers.CLAIMS, *fair_numbers.CLAIMS]
-PAGES = ("README.md", "docs/choose.md", "docs/reproduce.md", "docs/index.md", "docs/fair.md")
+CLAIMS = [*page_numbers.CLAIMS, *fair_numbers.CLAIMS, *vae_numbers.CLAIMS]
+PAGES = ("README.md",)
+PAGES += tuple(f"docs/{name}.md" for name in ("index", "choose", "reproduce", "fair", "vae"))
 
 NUMBER = re.compile(
     r"(?<![\w.,])(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.\d+|\d+|\.\d+)(?:e-?\d+)?(?!\w|[.,]\d)"
