@@ -1,4 +1,4 @@
-"""Tables of the rates of the fair study: which were chosen, and what others would have done."""
+"""Tables of the choices of the fair study: rates and temperatures, and what others would do."""
 
 from __future__ import annotations
 
@@ -47,35 +47,51 @@ def _choice(summary: Mapping[str, Any] | None, *, best: bool) -> Cell:
     return Cell("–") if summary is None else Cell(f"{summary[BY]:.2f}", best=best)
 
 
-def other_rates(tried: Mapping[str, Mapping[str, Found]]) -> Table | None:
-    """Rates that were nearly chosen, or would be by another measure, and what they would change."""
+def temperature_table(tried: Mapping[str, Found]) -> Table | None:
+    """The same by data set and temperature of Gumbel-softmax."""
+    values = sorted({one for own in tried.values() for one in own})
     rows = []
-    for dataset, by_series in tried.items():
-        for series, own in by_series.items():
+    for dataset, own in tried.items():
+        if any(own.values()):
+            best = lowest(own)
+            cells = [_choice(own.get(value), best=value == best) for value in values]
+            rows.append(Row((Cell(dataset_name(dataset)), *cells)))
+    if not rows:
+        return None
+    caption = (
+        "The same for the temperature of Gumbel-softmax, which is chosen first, at a rate of 0.001."
+    )
+    return Table(caption, ("Data set", *(f"{value:g}" for value in values)), tuple(rows))
+
+
+def other_choices(tried: Mapping[str, Mapping[str, Found]]) -> Table | None:
+    """Values that were nearly chosen, or would be by another measure, and what they would change.
+
+    Args:
+        tried: what was tried, by data set and by what is chosen, in words.
+    """
+    rows = []
+    for dataset, by_words in tried.items():
+        for what, own in by_words.items():
             best = lowest(own)
             if best is None:
                 continue
             chosen = own[best] or {}
-            for rate, summary in own.items():
+            for other, summary in own.items():
                 assert summary is not None
                 gaps = {name: summary[name] - chosen[name] for name in SHOWN}
-                if rate != best and (gaps[BY] < CLOSE or min(gaps.values()) < 0):
-                    words = (
-                        dataset_name(dataset),
-                        estimator_name(series),
-                        f"{best:g}",
-                        f"{rate:g}",
-                    )
+                if other != best and (gaps[BY] < CLOSE or min(gaps.values()) < 0):
+                    words = dataset_name(dataset), what, f"{best:g}", f"{other:g}"
                     shown = [Cell(f"{gap:+.2f}", best=gap < 0) for gap in gaps.values()]
                     rows.append(Row((*map(Cell, words), *shown)))
     if not rows:
         return None
     caption = (
         f"Choices that were close (less than {CLOSE:g} nats), or that another measure would have "
-        "made otherwise: the results of the other rate minus those of the rate that was chosen, "
+        "made otherwise: the results of the other value minus those of the one that was chosen, "
         "after 10,000 steps of the one seed that chose; the bound is of 500 images. In bold where "
-        "the other rate is better."
+        "the other value is better."
     )
     return Table(
-        caption, ("Data set", "Estimator", "chosen", "other", *SHOWN.values()), tuple(rows), words=2
+        caption, ("Data set", "Choice", "chosen", "other", *SHOWN.values()), tuple(rows), words=2
     )

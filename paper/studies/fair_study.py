@@ -92,6 +92,12 @@ def report() -> None:
     """Tables and figures from the finished runs."""
     times = fair_runs.read_times(fair_plan.TIMES)
     tried = {dataset: fair_plan.rates_tried(dataset) for dataset in DATASETS}
+    hot = {dataset: fair_plan.tried_temperatures(dataset, look) for dataset in DATASETS}
+    in_words = {
+        dataset: {f"rate of {estimator_name(series)}": found for series, found in own.items()}
+        | {"temperature of Gumbel-softmax": hot[dataset]}
+        for dataset, own in tried.items()
+    }
     runs = {stage: [one for d in DATASETS for one in plan(d)] for stage, plan in PLANS.items()}
     short, fifty, larger, farthest = (
         fair_runs.trained(runs[stage]) for stage in ("seeds", "long", "long-rate", "longest")
@@ -108,7 +114,8 @@ def report() -> None:
     parts = {
         "choices": texts(
             *(fair_choices.choice_table(dataset, own) for dataset, own in tried.items()),
-            fair_choices.other_rates(tried),
+            fair_choices.temperature_table(hot),
+            fair_choices.other_choices(in_words),
         ),
         "results": texts(*fair_report.results(short, times)),
         "differences": texts(
