@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,33 +16,37 @@ from dbsurf_paper.experiments.vae.comparisons import OURS, TABLE_1
 from dbsurf_paper.labels import PAPER_ORDER, dataset_name, estimator_name
 from dbsurf_paper.report.document import Cell, Row, Table
 from dbsurf_paper.report.numbers import plus_minus
-from dbsurf_paper.report.statistics import Mean, Spread
+from dbsurf_paper.report.statistics import Mean, Spread, paired
 from dbsurf_paper.runs.folder import read_summary
 
 Place = tuple[str, int]  # data set and samples
-Values = dict[Place, dict[str, list[float]]]  # -ELBOs of the seeds, by estimator
+Values = dict[Place, dict[str, list[float]]]  # results of the seeds, by estimator
+Means = Mapping[tuple[str, int, str], tuple[float, float]]  # with their standard errors
+SAMPLE = "all, as a sample"
 OF_NORMAL = 1.96  # standard errors of an interval
+ELBO, BOUND = "train_negative_elbo", "test_bound"
 
 
-def values_of(runs: Sequence[Options], others: Path) -> Values:
-    """Training -ELBOs of the finished runs, and those with four samples of the study of VAEs.
+def values_of(runs: Sequence[Options], others: Path, measure: str = ELBO) -> Values:
+    """Results of the finished runs, and those with four samples of the study of VAEs.
 
     Args:
         runs: all runs of the stage.
         others: ``runs.csv`` of that study, from which equal seeds are taken.
+        measure: which result.
     """
     found: Values = {}
     for one in runs:
         summary = read_summary(one.folder())
         if summary is not None:
             place = found.setdefault((one.dataset, one.n), {})
-            place.setdefault(one.estimator, []).append(summary["train_negative_elbo"])
+            place.setdefault(one.estimator, []).append(summary[measure])
     if not found:
         return {}
     table = pd.read_csv(others)
     seeds = {one.seed for one in runs}
     table = table[(table.n == 4) & (table.steps == runs[0].steps) & table.seed.isin(seeds)]
-    table = table[(table.measure == "train_negative_elbo") & table.estimator.isin(PAPER_ORDER)]
+    table = table[(table.measure == measure) & table.estimator.isin(PAPER_ORDER)]
     table = table[~table.folder.str.contains("/20x10-")]  # categorical latents
     for (dataset, name), group in table.groupby(["dataset", "estimator"]):
         found.setdefault((dataset, 4), {})[name] = list(group.value)
@@ -80,11 +85,11 @@ def _cells(pairs: Mapping[str, tuple[float, float]]) -> list[Cell]:
     ]
 
 
-def gap_table(found: Values) -> Table | None:
-    """DBsurf minus each other over the data sets, for each n and for all.
+def gap_table(found: Values, measure: str = ELBO) -> Table | None:
+    """DBsurf minus each other over rows: for each n, for each data set, and for all.
 
     Two seeds say little of a row, rows together say more: one standard deviation of a seed is
-    estimated from all of them.
+    estimated from all of them. The last rows take the rows themselves as a sample instead.
     """
     whole = {
         place: own
@@ -101,36 +106,52 @@ def gap_table(found: Values) -> Table | None:
         for place, own in whole.items()
         for name, values in own.items()
     }
-    groups = {str(n): [one for one in whole if one[1] == n] for n in sorted({n for _, n in whole})}
+    sources: dict[str, tuple[Means, float]] = {"here": (here, of_student)}
+    if measure == ELBO:
+        sources["paper"] = TABLE_1, OF_NORMAL
+    counts = sorted({n for _, n in whole})
+    groups = {f"n = {n}": [one for one in whole if one[1] == n] for n in counts}
+    for dataset in dict.fromkeys(dataset for dataset, _ in whole):
+        groups[dataset_name(dataset)] = [one for one in whole if one[0] == dataset]
+    groups |= {"all": list(whole), SAMPLE: list(whole)}
     rows = []
-    for text, places in {**groups, "all": list(whole)}.items():
-        ours = [_gap(here, places, name, of_student) for name in others]
-        theirs = [_gap(TABLE_1, places, name, OF_NORMAL) for name in others]
-        rows += [
-            Row((Cell(text), Cell(str(len(places))), Cell("here"), *ours)),
-            Row((Cell(""), Cell(""), Cell("paper"), *theirs), quiet=True),
-        ]
-    caption = (
-        f"{estimator_name(OURS)} minus each other, mean over the rows of the table above: negative "
-        f"where {estimator_name(OURS)} is lower. 95 % intervals, which know of no other "
-        "comparison, in bold those without 0; here with one standard deviation of a seed, "
-        f"{spread.deviation:.2f}, for all rows and estimators, in the paper from its standard "
-        "errors."
+    for text, places in groups.items():
+        for source, (means, errors) in sources.items():
+            gap = _between_rows if text == SAMPLE else partial(_gap, errors=errors)
+            heads = (text, str(len(places))) if source == "here" else ("", "")
+            cells = (gap(means, places, name) for name in others)
+            rows.append(Row((*map(Cell, (*heads, source)), *cells), quiet=source != "here"))
+    what = "-ELBO of training images" if measure == ELBO else "bound of test images"
+    deviations = (
+        f"one standard deviation of a seed, {spread.deviation:.2f}, for all rows and estimators"
     )
-    titles = ("n", "Rows", "Source", *(f"minus {estimator_name(name)}" for name in others))
+    if measure == ELBO:
+        deviations = f"here with {deviations}, in the paper from its standard errors"
+    caption = (
+        f"{estimator_name(OURS)} minus each other, {what}, mean over the rows of the table above: "
+        f"negative where {estimator_name(OURS)} is lower. 95 % intervals, not corrected for the "
+        f"number of comparisons, in bold those without 0; {deviations}. These intervals are for "
+        "the rows as they are; the last ones, which take them as a sample, contain how much rows "
+        "differ."
+    )
+    titles = ("Rows", "Number", "Source", *(f"minus {estimator_name(name)}" for name in others))
     return Table(caption, titles, tuple(rows), words=3)
 
 
-def _gap(
-    means: Mapping[tuple[str, int, str], tuple[float, float]],
-    places: Sequence[Place],
-    name: str,
-    errors: float,
-) -> Cell:
+def _gap(means: Means, places: Sequence[Place], name: str, *, errors: float) -> Cell:
     """DBsurf minus another, the mean over places, with an interval of so many errors."""
     pairs = [(means[*place, OURS], means[*place, name]) for place in places]
     value = sum(ours[0] - theirs[0] for ours, theirs in pairs) / len(pairs)
     squares = sum(ours[1] ** 2 + theirs[1] ** 2 for ours, theirs in pairs)
     reach = errors * math.sqrt(squares) / len(pairs)
-    text = f"{value:+.2f} ({value - reach:+.2f} to {value + reach:+.2f})"
-    return Cell(text, best=abs(value) > reach)
+    return _with_interval(value, value - reach, value + reach)
+
+
+def _between_rows(means: Means, places: Sequence[Place], name: str) -> Cell:
+    """The same with an interval that contains how much places differ."""
+    gap = paired(*([means[*place, one][0] for place in places] for one in (OURS, name)))
+    return _with_interval(gap.value, gap.low, gap.high) if gap.known else Cell(f"{gap.value:+.2f}")
+
+
+def _with_interval(value: float, low: float, high: float) -> Cell:
+    return Cell(f"{value:+.2f} ({low:+.2f} to {high:+.2f})", best=low > 0 or high < 0)

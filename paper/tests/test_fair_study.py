@@ -72,7 +72,9 @@ def test_the_fair_study(module, page, monkeypatch):
     assert "correction over the 1 comparisons" in text
     assert "| ARMS-D | 0.93 | 1.85 (" in text  # fewer steps, of twice the time
     assert "| ARMS-D | +8.50 (+2.15 to +14.85) |" in text  # at half its steps, LOORF at its end
-    assert "| MNIST | ARMS-D | 0.003 | 0.001 | +0.30 | +0.30 | +0.30 |" in text  # a close choice
+    assert (
+        "| MNIST | rate of ARMS-D | 0.003 | 0.001 | +0.30 | +0.30 | +0.30 |" in text
+    )  # a close choice
     assert "| MNIST | LOORF | 0.001 | 0.003 |" not in text
     assert "- 11 runs: revision abc1234, torch 2.13.0" in text
     assert "- MNIST: 7 that choose rates, 4 at these rates; not all there: LOORF, ARMS-D." in text
@@ -150,9 +152,19 @@ def test_rows_of_table_1_together():
     missing = {name: own[name] for name in ("dbsurf", "loorf")}
     found = {("mnist", 2): own, ("omniglot", 2): other, ("mnist", 6): missing}
     table = fair_table1.gap_table(found)
-    two, paper, everything, _ = [[cell.text for cell in row.cells] for row in table.rows]
-    assert two[:3] == ["2", "2", "here"]  # six samples are not all there
+    rows = [[cell.text for cell in row.cells] for row in table.rows]
+    assert [row[0] for row in rows[::2]] == [
+        "n = 2",
+        "MNIST",
+        "Omniglot",
+        "all",
+        "all, as a sample",
+    ]
+    two, paper, everything, sample = rows[0], rows[1], rows[6], rows[8]
+    assert two[:3] == ["n = 2", "2", "here"]  # six samples are not all there
     assert everything[3:] == two[3:]
+    assert sample[6] == "-2.50"  # the two rows have the same difference
+    assert sample[4] == f"+0.50 ({0.5 - 12.706 * 0.75:+.2f} to {0.5 + 12.706 * 0.75:+.2f})"
     # Squared deviations from the means: .5, 2, 1.125, .125, 0 and .5, 2, .125, .125, 0.
     error = np.sqrt(6.5 / 10 / 2)
     reach = 2.2281 * np.sqrt(4 * error**2) / 2
@@ -163,6 +175,8 @@ def test_rows_of_table_1_together():
     reach = 1.96 * np.sqrt(0.16**2 + 0.22**2 + 0.08**2 + 0.16**2) / 2
     assert paper[6] == f"-0.86 ({-0.86 - reach:+.2f} to {-0.86 + reach:+.2f})"
     assert fair_table1.gap_table({("mnist", 6): missing}) is None
+    bound = fair_table1.gap_table(found, fair_table1.BOUND)
+    assert {row.cells[2].text for row in bound.rows} == {"here"}  # the paper has no such bound
 
 
 def test_commands_of_the_fair_study_repeat_its_runs():
