@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from dbsurf_paper.experiments.vae import Options
 from dbsurf_paper.labels import dataset_name, estimator_name
-from dbsurf_paper.report.document import Cell, Row, Table
-from dbsurf_paper.report.statistics import Difference, Mean, paired
-from differences import SHOWN, gap_of
+from dbsurf_paper.report.document import Block, Bullets, Cell, Row, Table
+from dbsurf_paper.report.statistics import Difference, Mean, holm, paired
+from differences import LEVEL, SHOWN, gap_of
 from fair_runs import BASELINE, MEASURED, Times, Trained, evaluations, time_key
 from fair_seconds import gap_in_time, reach_of
 
+MARK = "°"  # marks what is not significant
 PARTS = 5  # of a training, at whose ends a lead is shown
 
 
@@ -75,55 +76,91 @@ def _milliseconds(times: Mapping[str, float], options: Options) -> Cell:
 # --- the main table -------------------------------------------------------------------------------
 
 
-def front_table(found: list[Trained], times: Times) -> Table | None:
+Gaps = dict[tuple[str, str], Difference]  # by estimator and data set
+
+
+def front(found: list[Trained], times: Times) -> list[Block]:
     """In one table: minus LOORF in equal steps, in equal time and by the bound, on all sets."""
     base = {one.dataset: one for one in found if one.series == BASELINE}
+    pairs = [(one, base[one.dataset]) for one in found if one.dataset in base]
+    steps = _known((one, gap_of(one, its, SHOWN[0])) for one, its in pairs)
+    in_time = _known((one, gap_in_time(one, its, times)) for one, its in pairs)
+    bound = _known((one, gap_of(one, its, SHOWN[1])) for one, its in pairs)
+    soon = {(one.series, one.dataset): reach_of(one, its, times).seconds for one, its in pairs}
+    marked = [_not_significant(gaps) for gaps in (steps, in_time, bound)]
     rows: list[tuple[float, Row]] = []
-    for series in dict.fromkeys(one.series for one in found if one.series != BASELINE):
-        own = {one.dataset: one for one in found if one.series == series and one.dataset in base}
-        gaps = {name: gap_of(one, base[name], SHOWN[0]) for name, one in own.items()}
-        known = [gap for gap in gaps.values() if gap is not None]
-        if not known:
-            continue
-        options = next(iter(own.values())).options
-        time, its = (times.get(time_key(x)) for x in (options, next(iter(base.values())).options))
+    for series in dict.fromkeys(series for series, _ in steps):
+        one, its = next(pair for pair in pairs if pair[0].series == series)
+        time, usual = (times.get(time_key(x.options)) for x in (one, its))
+        places = [(series, name) for name in base]
         cells = [Cell(estimator_name(series))]
-        cells.append(Cell("none" if options.build_estimator().unbiased else "some"))
-        cells.append(Cell("–" if time is None or its is None else f"{time / its:.2f}"))
-        cells += [_rounded(gaps.get(name)) for name in base]
-        pairs = {name: (one, base[name]) for name, one in own.items()}
-        in_time = {name: gap_in_time(*pair, times) for name, pair in pairs.items()}
-        bounds = {name: gap_of(*pair, SHOWN[1]) for name, pair in pairs.items()}
-        soon = {name: reach_of(*pair, times).seconds for name, pair in pairs.items()}
-        for some in (in_time, bounds):
-            cells.append(_in_turn([_value(some.get(name)) for name in base]))
-        cells.append(_in_turn([_share(soon.get(name)) for name in base]))
-        rows.append((known[0].value, Row(tuple(cells))))
+        cells.append(Cell("none" if one.options.build_estimator().unbiased else "some"))
+        cells.append(Cell("–" if time is None or usual is None else f"{time / usual:.2f}"))
+        cells += [_rounded(steps.get(place), place in marked[0]) for place in places]
+        for gaps, its_marked in ((in_time, marked[1]), (bound, marked[2])):
+            cells.append(
+                _in_turn([_value(gaps.get(place), place in its_marked) for place in places])
+            )
+        cells.append(_in_turn([_share(soon.get(place)) for place in places]))
+        rows.append((steps[series, one.dataset].value, Row(tuple(cells))))
     if not rows:
-        return None
+        return []
     names = list(map(dataset_name, base))
     caption = (
         f"Training -ELBO minus LOORF's after {found[0].options.steps:,} steps, in nats, each "
         "estimator at its own best learning rate: mean over five seeds and 95 % interval; negative "
-        "is better. Time: one step relative to LOORF's, on one CPU thread. The last three columns "
-        f"have {', '.join(names)} in turn: the difference in equal time instead of equal steps, "
-        "the difference by the 100-sample bound on test images, and the fraction of LOORF's "
-        "training time needed to reach LOORF's final value. A step evaluates f four times, eight "
-        "times with six checks, and n times where n is given; six checks, and six and seven "
-        "samples, were added when the other results were known."
+        f"is better, {MARK} is not significant."
     )
     titles = ("Estimator", "Bias", "Time", *names)
     titles += ("In equal time", "Test bound", "Time to match LOORF")
     ordered = tuple(row for _, row in sorted(rows, key=lambda pair: pair[0]))
-    return Table(caption, titles, ordered, words=2)
+    counts = dict.fromkeys(map(len, (steps, in_time, bound)))
+    notes = (
+        "Time: one step relative to LOORF's, on one CPU thread.",
+        f"The last three columns have {', '.join(names)} in turn: the difference in equal time "
+        "instead of equal steps, the difference by the 100-sample bound on test images, and the "
+        "fraction of LOORF's training time needed to reach LOORF's final value.",
+        f"{MARK}: not significant at 5 % with Holm's correction over the "
+        f"{' or '.join(map(str, counts))} comparisons with LOORF by the same measure. Intervals "
+        "are not corrected.",
+        "A step evaluates f four times, eight times with six checks, and n times where n is given. "
+        "Six checks, and six and seven samples, were added when the other results were known.",
+        f"Learning rates: {_rates(found)}.",
+    )
+    return [Table(caption, titles, ordered, words=2), Bullets(notes)]
 
 
-def _rounded(gap: Difference | None) -> Cell:
-    return Cell("–") if gap is None else Cell(f"{gap.value:+.1f}", gap.interval(1))
+def _known(gaps: Iterable[tuple[Trained, Difference | None]]) -> Gaps:
+    return {(one.series, one.dataset): gap for one, gap in gaps if gap is not None}
 
 
-def _value(gap: Difference | None) -> str:
-    return "–" if gap is None else f"{gap.value:+.1f}"
+def _not_significant(gaps: Gaps) -> set[tuple[str, str]]:
+    """Where a difference is not significant, with Holm's correction over those with a test."""
+    tested = {place: gap.p for place, gap in gaps.items() if gap.known}
+    adjusted = holm(list(tested.values()))
+    return {place for place, p in zip(tested, adjusted, strict=True) if p >= LEVEL}
+
+
+def _rates(found: list[Trained]) -> str:
+    """The learning rates, data set by data set, those of the fewest estimators by name."""
+    told = []
+    for dataset in dict.fromkeys(one.dataset for one in found):
+        rates: dict[float, list[str]] = {}
+        for one in found:
+            if one.dataset == dataset:
+                rates.setdefault(one.options.learning_rate, []).append(one.name)
+        usual = max(rates, key=lambda rate: len(rates[rate]))
+        others = [f"{rate:g} for {', '.join(rates[rate])}" for rate in rates if rate != usual]
+        told.append(", but ".join([f"{dataset_name(dataset)} {usual:g}", *others]))
+    return "; ".join(told)
+
+
+def _rounded(gap: Difference | None, marked: bool) -> Cell:
+    return Cell("–") if gap is None else Cell(_value(gap, marked), gap.interval(1))
+
+
+def _value(gap: Difference | None, marked: bool) -> str:
+    return "–" if gap is None else f"{gap.value:+.1f}{MARK if marked else ''}"
 
 
 def _share(value: float | None) -> str:

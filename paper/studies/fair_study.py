@@ -151,7 +151,7 @@ def report() -> None:
     for name, text in parts.items():
         insert(PAGE, name, text)
     for page in FRONT:
-        insert(page, "fair", texts(fair_report.front_table(whole, times)))
+        insert(page, "fair", texts(*fair_report.front(whole, times)))
     rows = fair_runs.rows_of(runs)
     if len(rows):
         save_csv(rows, RESULTS / "runs.csv", digits=10)

@@ -89,9 +89,9 @@ def insert(page: Path, name: str, text: str) -> None:
     page.write_text(f"{before}{start}\n{text}\n{end}{after}")
 
 
-def texts(*tables: Table | None) -> str:
-    """Tables one below the other, those that are there."""
-    return "\n\n".join(block_text(table) for table in tables if table is not None)
+def texts(*blocks: Block | None) -> str:
+    """Tables and lists one below the other, those that are there."""
+    return "\n\n".join(block_text(block) for block in blocks if block is not None)
 
 
 def of_kind(blocks: Sequence[Block], kind: type[B]) -> list[B]:
