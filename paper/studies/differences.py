@@ -96,7 +96,7 @@ def difference_table(found: list[Trained], against: str, measure: str) -> Table 
     caption = (
         f"Minus {estimator_name(against)} ({MEASURED[measure]}) after "
         f"{found[0].options.steps:,} steps: mean of the differences of equal seeds and its 95 % "
-        "interval, which knows of no other comparison; below 0 is better. In bold what is "
+        "interval, not corrected for the number of comparisons; below 0 is better. In bold what is "
         f"significant at 5 % with Holm's correction over the {len(rows)} comparisons of this table."
     )
     titles = ("Estimator", "Bias", *map(dataset_name, datasets))

@@ -67,10 +67,10 @@ def goal_table(
     caption = (
         "Goals for SpotCheck, all estimators at their best rates; -ELBO of training images after "
         "10,000 steps where nothing else is said. A goal is met if the whole 95 % interval is "
-        "within it, and open if only the mean is. Against the estimators of this study that "
-        "evaluate f no more often, or whose step takes no more time. The goals were set before the "
-        "study; the form with six checks, and whom each form is compared with, when the results of "
-        "the first form on two sets were known."
+        "within it, and open if only the mean is. SpotCheck is compared with estimators of this "
+        "study that evaluate f no more often, or whose step takes no more time. The goals were set "
+        "before the study; the form with six checks, and whom each form is compared with, when the "
+        "results of the first form on two sets were known."
     )
     return Table(caption, ("Goal", *map(dataset_name, waiting)), tuple(rows))
 

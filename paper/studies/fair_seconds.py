@@ -161,8 +161,8 @@ def reach_table(found: list[Trained], times: Times, rate: str = "at its best rat
         rows.append(Row((Cell(one.name), ratio, reach.cell())))
     caption = (
         f"{dataset_name(base.dataset)}: when the training -ELBO of 1,000 images, the mean over "
-        f"seeds, is where LOORF {rate} is after {steps:,.0f} steps ({level:.2f}); over LOORF's "
-        "steps and seconds, these with their 95 % interval over seeds (none where it is not "
-        "reached without one of the seeds)."
+        f"seeds, is where LOORF {rate} is after {steps:,.0f} steps ({level:.2f}). Both are "
+        "divided by LOORF's. The 95 % interval of the seconds is a jackknife over seeds; it is "
+        "missing where the value is not reached when one seed is left out."
     )
     return Table(caption, ("Estimator", "steps", "seconds"), tuple(rows))

@@ -302,7 +302,7 @@ def test_goals_of_the_fair_study(module, page, monkeypatch):
     assert behind in text
     assert "| Estimator | 25,000 | 50,000 |" in text
     assert "| SpotCheck | -1.60 (-1.85 to -1.35) | -1.60 (-1.85 to -1.35) |" in text
-    assert "after 50,000 steps (105.00); over LOORF's" in text
+    assert "after 50,000 steps (105.00). Both are divided" in text
     assert "(results/fair/seconds-long.png)" in text
     assert "best for 10,000 steps, seed 0" not in text
     assert not list(plan.long_rate("mnist"))

@@ -59,7 +59,7 @@ class Difference:
 
     @property
     def decided(self) -> bool:
-        """Whether the interval, which knows of no other comparison, excludes 0."""
+        """Whether the interval, not corrected for other comparisons, excludes 0."""
         return self.known and (self.low > 0 or self.high < 0)
 
     def interval(self, digits: int = 2) -> str:

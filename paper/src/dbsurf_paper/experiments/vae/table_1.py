@@ -161,9 +161,9 @@ def _leads(found: list[Comparison]) -> Table:
     titles = ("Data set", "Evaluations", "Steps", "Lowest", "Second", *compared)
     caption = (
         "Differences of training -ELBO between runs of the same seed, mean over seeds with "
-        "Student's 95 % interval, which knows of no other comparison. Bold: significant with "
-        "Holm's correction over these leads and the differences of all estimators to LOORF. (The "
-        "lowest and the second are chosen by the same runs, which favours the lowest.)"
+        "Student's 95 % interval, not corrected for the number of comparisons. Bold: significant "
+        "with Holm's correction over these leads and the differences of all estimators to LOORF. "
+        "(The lowest and the second are chosen by the same runs, which favours the lowest.)"
     )
     return Table(caption, titles, tuple(rows), words=5)
 
