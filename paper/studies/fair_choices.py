@@ -25,43 +25,36 @@ def lowest(found: Found, measure: str = BY) -> float | None:
     return min(known, key=lambda value: known[value]) if len(known) == len(found) else None
 
 
-def choice_table(dataset: str, tried: Mapping[str, Found]) -> Table | None:
+def rate_table(dataset: str, tried: Mapping[str, Found]) -> Table | None:
     """-ELBO on the images held out, by estimator and rate, as far as tried; the choice in bold."""
-    rates = sorted({rate for own in tried.values() for rate in own})
-    rows = []
-    for series, own in tried.items():
-        if any(own.values()):
-            best = lowest(own)
-            cells = [_choice(own.get(rate), best=rate == best) for rate in rates]
-            rows.append(Row((Cell(estimator_name(series)), *cells)))
-    if not rows:
-        return None
     caption = (
         f"{dataset_name(dataset)}: -ELBO of 5,000 training images that were held out, after 10,000 "
         "steps of one seed, by learning rate; the rate that was chosen in bold."
     )
-    return Table(caption, ("Estimator", *(f"{rate:g}" for rate in rates)), tuple(rows))
-
-
-def _choice(summary: Mapping[str, Any] | None, *, best: bool) -> Cell:
-    return Cell("–") if summary is None else Cell(f"{summary[BY]:.2f}", best=best)
+    return _table(caption, "Estimator", {estimator_name(one): own for one, own in tried.items()})
 
 
 def temperature_table(tried: Mapping[str, Found]) -> Table | None:
     """The same by data set and temperature of Gumbel-softmax."""
-    values = sorted({one for own in tried.values() for one in own})
-    rows = []
-    for dataset, own in tried.items():
-        if any(own.values()):
-            best = lowest(own)
-            cells = [_choice(own.get(value), best=value == best) for value in values]
-            rows.append(Row((Cell(dataset_name(dataset)), *cells)))
-    if not rows:
-        return None
     caption = (
         "The same for the temperature of Gumbel-softmax, which is chosen first, at a rate of 0.001."
     )
-    return Table(caption, ("Data set", *(f"{value:g}" for value in values)), tuple(rows))
+    return _table(caption, "Data set", {dataset_name(one): own for one, own in tried.items()})
+
+
+def _table(caption: str, title: str, tried: Mapping[str, Found]) -> Table | None:
+    values = sorted({value for own in tried.values() for value in own})
+    rows = []
+    for name, own in tried.items():
+        if any(own.values()):
+            best = lowest(own)
+            cells = [_choice(own.get(value), best=value == best) for value in values]
+            rows.append(Row((Cell(name), *cells)))
+    return Table(caption, (title, *(f"{x:g}" for x in values)), tuple(rows)) if rows else None
+
+
+def _choice(summary: Mapping[str, Any] | None, *, best: bool) -> Cell:
+    return Cell("–") if summary is None else Cell(f"{summary[BY]:.2f}", best=best)
 
 
 def other_choices(tried: Mapping[str, Mapping[str, Found]]) -> Table | None:

@@ -114,7 +114,7 @@ def report() -> None:
     leads = (fair_report.along_table([x for x in short if x.dataset == d]) for d in DATASETS)
     parts = {
         "choices": texts(
-            *(fair_choices.choice_table(dataset, own) for dataset, own in tried.items()),
+            *(fair_choices.rate_table(dataset, own) for dataset, own in tried.items()),
             fair_choices.temperature_table(hot),
             fair_choices.other_choices(in_words),
         ),
