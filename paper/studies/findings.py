@@ -78,11 +78,13 @@ def at_equal_seconds(chart: Chart) -> str:
             if base is not None and one.series != BASELINE and one.x[0] <= base.x[-1]:
                 value = float(np.interp(base.x[-1], one.x, one.y))
                 gaps.setdefault(one.series, []).append(value - base.y[-1])
-    gaps = {name: values for name, values in gaps.items() if len(values) == len(chart.panels)}
+    count, drawn = len(chart.panels), len(gaps)
+    gaps = {name: values for name, values in gaps.items() if len(values) == count}
     if not gaps:
         return ""
     best = min(gaps, key=lambda name: np.mean(gaps[name]))
-    text = f"In the time that LOORF takes, {estimator_name(best)}, the best on average, ends"
+    rank = "the best on average" if len(gaps) == drawn else "the best of those on all sets"
+    text = f"In the time that LOORF takes, {estimator_name(best)}, {rank}, ends"
     if max(gaps[best]) < 0:
         return f"{text} {in_words([f'{-gap:.1f}' for gap in gaps[best]])} nats below it"
     told = [f"{abs(gap):.1f} {'below' if gap < 0 else 'above'}" for gap in gaps[best]]

@@ -145,6 +145,12 @@ def later(above: str, below: str, measure: str = "train_negative_elbo") -> list[
     return [fair(above, below, measure, dataset, "long") for dataset in FAIR_SETS[:2]]
 
 
+def kept(below: str, above: str) -> list[float]:
+    """A lead after 50,000 steps on MNIST, by the training -ELBO and by the bound on test images."""
+    measures = ("train_negative_elbo", "test_bound")
+    return [fair(above, below, measure, stage="long") for measure in measures]
+
+
 def better_rate() -> list[str]:
     """The least and the most that LOORF gains from its best rate, over the paper's."""
     rows = table("vae/table1.csv").set_index(["dataset", "estimator"]).train_negative_elbo
@@ -308,7 +314,11 @@ CLAIMS = [
         "After 50,000 steps `SpotCheck` is 1.8 and 1.2 nats ahead of LOORF",
         lambda: ["50,000", *short(later("loorf", "spotcheck"), 1)],
     ),
-    Claim(README, "the best after 10,000 steps", PARAMETER),
+    Claim(
+        README,
+        "it ends 1.2 nats below `SpotCheck` by the training -ELBO and 3.0 by the bound",
+        lambda: short(kept(GUMBEL, "spotcheck"), 1),
+    ),
     Claim(
         README,
         ".28, .21 and .12 on the three sets after",
@@ -372,6 +382,11 @@ CLAIMS = [
         lambda: short(everywhere("spotcheck", "reinmax")[::2], 1),
     ),
     Claim(CHOOSE, "By the 100-sample bound on test images", PARAMETER),
+    Claim(
+        CHOOSE,
+        "after 50,000 steps on MNIST by 3.0 nats still",
+        lambda: ["50,000", *short(kept(GUMBEL, "spotcheck")[1:], 1)],
+    ),
     Claim(
         CHOOSE,
         "it has .12 to .29 of LOORF's variance",
