@@ -114,7 +114,7 @@ def front(found: list[Trained], times: Times) -> list[Block]:
     titles = ("Estimator", "Bias", "Time", *names)
     titles += ("In equal time", "Test bound", "Time to match LOORF")
     ordered = tuple(row for _, row in sorted(rows, key=lambda pair: pair[0]))
-    counts = dict.fromkeys(map(len, (steps, in_time, bound)))
+    counts = dict.fromkeys(len(gaps) for gaps in (steps, in_time, bound) if gaps)
     notes = (
         "Time: one step relative to LOORF's, on one CPU thread.",
         f"The last three columns have {', '.join(names)} in turn: the difference in equal time "

@@ -12,7 +12,9 @@ import pandas as pd
 import pytest
 
 import differences
+import fair_choices
 import fair_plan as plan
+import fair_report
 import fair_runs
 import fair_seconds
 import fair_table1
@@ -122,6 +124,33 @@ def test_verdicts_that_depend_on_the_test():
     assert rows["arms"].pooled.value == pytest.approx(-20.75)
     table = differences.disputed_table([loorf, near, far], ("loorf", "mdsurf"))
     assert [row.cells[0].text for row in table.rows] == ["MDsurf minus LOORF"] * 2
+
+
+def test_the_main_table_marks_what_is_not_significant():
+    loorf = ending_at("loorf", [100.0, 101.0, 102.0, 103.0])
+    near = ending_at("mdsurf", [99.5, 100.4, 101.5, 102.6])
+    noisy = ending_at("arms", [90.0, 104.0, 95.0, 103.0])
+    table, notes = fair_report.front([loorf, near, noisy], {})
+    cells = {row.cells[0].text: [cell.text for cell in row.cells] for row in table.rows}
+    assert (cells["MDsurf"][3], cells["ARMS-D"][3]) == ("-0.5", "-3.5°")
+    assert (cells["MDsurf"][5], cells["ARMS-D"][5]) == ("-0.5", "-3.5°")  # by the bound
+    assert "over the 2 comparisons" in notes.items[2]
+    assert notes.items[-1] == "Learning rates: MNIST 0.001."
+    assert fair_report.front([loorf], {}) == []
+
+
+def test_temperatures_among_the_choices():
+    levels = {0.25: (100.0, 105.0), 0.5: (100.4, 103.0), 1.0: (110.0, 108.0)}
+    found = {
+        value: dict.fromkeys(fair_choices.SHOWN, elbo) | {"test_bound": bound}
+        for value, (elbo, bound) in levels.items()
+    }
+    (row,) = fair_choices.temperature_table({"mnist": found}).rows
+    assert [cell.best for cell in row.cells] == [False, True, False, False]
+    close = fair_choices.other_choices({"mnist": {"temperature of Gumbel-softmax": found}})
+    (row,) = close.rows  # 1 is worse by every measure
+    assert [cell.text for cell in row.cells[2:4]] == ["0.25", "0.5"]
+    assert [cell.best for cell in row.cells[4:]] == [False, False, True]
 
 
 def test_seconds_until_the_last_value_of_another():
