@@ -13,27 +13,21 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import stats
 
-from dbsurf_paper.experiments.vae.comparisons import TABLE_1
-from dbsurf_paper.labels import file_name
-from page_numbers import (
+from claims.claim import (
     CHOOSE,
-    FAIR_SETS,
-    GUMBEL,
     INDEX,
     PAPER,
     PARAMETER,
     README,
     REPRODUCE,
     RESULTS,
-    SETS,
     Claim,
-    everywhere,
-    fair,
-    kept,
-    later,
     short,
     table,
 )
+from claims.measured import FAIR_SETS, GUMBEL, SETS, everywhere, fair, kept, later
+from dbsurf_paper.experiments.vae.comparisons import TABLE_1
+from dbsurf_paper.labels import file_name
 
 PAGE = "docs/fair.md"
 MORE = "spotcheck checks=6"
@@ -261,35 +255,35 @@ CLAIMS = [
     claim("the paper's VAE, 10,000 steps, five seeds", PARAMETER),
     claim("the bound with 100 samples", PARAMETER),
     claim(
-        "it is 3.9, 1.8 and 4.0 ahead of `SpotCheck`",
+        "it is {}, {} and {} ahead of `SpotCheck`",
         lambda: short(everywhere("spotcheck", GUMBEL, "test_bound"), 1),
     ),
     claim(
-        "In equal time it is 2.0, 1.5 and 4.9 ahead of `QuadraticCV`",
+        "In equal time it is {}, {} and {} ahead of `QuadraticCV`",
         lambda: short((in_time("quadraticcv", "spotcheck", name) for name in FAIR_SETS), 1),
     ),
     claim(
-        "It reaches LOORF's final value in .64, .72 and .45 of LOORF's time",
+        "It reaches LOORF's final value in {}, {} and {} of LOORF's time",
         lambda: short((matched("spotcheck", name) for name in FAIR_SETS), 2),
     ),
     claim(
-        "evaluates f eight times in 1.42 of the time of LOORF's step",
+        "evaluates f eight times in {} of the time of LOORF's step",
         lambda: short([time_of(MORE) / time_of("loorf")], 2),
     ),
     claim(
-        "it ends .7 lower in equal time", lambda: short([in_time("spotcheck", MORE, "mnist")], 1)
+        "it ends {} lower in equal time", lambda: short([in_time("spotcheck", MORE, "mnist")], 1)
     ),
     claim(
-        "It reaches LOORF's value in .44 of LOORF's time instead of .64",
+        "It reaches LOORF's value in {} of LOORF's time instead of {}",
         lambda: short([matched(MORE), matched("spotcheck")], 2),
     ),
     claim("the effect of its rate, .003", PARAMETER),
     claim(
-        "By the bound it is 1.1 behind",
+        "By the bound it is {} behind",
         lambda: short([fair("reinmax n=6", MORE, "test_bound")], 1),
     ),
     claim(
-        "it would be about .3 behind (one seed)",
+        "it would be about {} behind (one seed)",
         lambda: short(
             [
                 held_out("reinmax n=6", 0.001, "bound", "mnist")
@@ -300,69 +294,69 @@ CLAIMS = [
     ),
     claim("at .001 it would be", PARAMETER),
     claim(
-        "It ends 1.4, 1.2 and 4.3 below LOORF on MNIST, Fashion-MNIST and Omniglot",
+        "It ends {}, {} and {} below LOORF on MNIST, Fashion-MNIST and Omniglot",
         lambda: short(everywhere("loorf", "rodeo"), 1),
     ),
     claim(
-        "its step takes 2.27 times as long",
+        "its step takes {} times as long",
         lambda: short([time_of("rodeo") / time_of("loorf")], 2),
     ),
     claim(
-        "in equal time it is 8.6, 6.3 and 5.4 above LOORF",
+        "in equal time it is {}, {} and {} above LOORF",
         lambda: short((in_time("rodeo", "loorf", name) for name in FAIR_SETS), 1),
     ),
     claim(
-        "is level with `LOORF(4)` in equal time on two sets and 1.4 ahead on Omniglot",
+        "is level with `LOORF(4)` in equal time on two sets and {} ahead on Omniglot",
         lambda: short([in_time("loorf", "loorf n=5", "omniglot")], 1),
     ),
     claim(
-        "ends 2.8 below it in equal steps, and 1.0 above it in equal time",
+        "ends {} below it in equal steps, and {} above it in equal time",
         lambda: short(
             [fair("loorf", "loorf n=7"), in_time("loorf n=7", "loorf", "mnist")],
             1,
         ),
     ),
     claim(
-        "by the bound the other one would have been 2.3 better",
+        "by the bound the other one would have been {} better",
         lambda: short([other_rate()], 1),
     ),
-    Claim(README, "would be 2.3 nats smaller there", lambda: short([other_rate()], 1)),
+    Claim(README, "would be {} nats smaller there", lambda: short([other_rate()], 1)),
     claim("were trained at .001 and all others at .003", PARAMETER),
     claim(
-        "With a temperature of .5 the bound of Gumbel-softmax would have been 1.4, 1.9 and 1.4 "
-        "lower still (one seed, at a rate of .001)",
+        "With a temperature of {} the bound of Gumbel-softmax would have been {}, {} and {} "
+        "lower still (one seed, at a rate of {})",
         lambda: [".5", *short(map(warmer, FAIR_SETS), 1), ".001"],
     ),
-    claim("gain 1.7 nats on MNIST.", lambda: short([fair("spotcheck", MORE)], 1)),
+    claim("gain {} nats on MNIST.", lambda: short([fair("spotcheck", MORE)], 1)),
     claim(
-        "and .7, .7 and 3.1 behind `LOORF(5)`",
+        "and {}, {} and {} behind `LOORF(5)`",
         lambda: short(everywhere("dbsurf", "loorf n=5", "test_bound"), 1),
     ),
     Claim(
         CHOOSE,
-        "it is .4, .1 and .9 ahead of `MDsurf`",
+        "it is {}, {} and {} ahead of `MDsurf`",
         lambda: short(everywhere("mdsurf", "dbsurf"), 1),
     ),
     Claim(
         CHOOSE,
-        "and .6 and .7 behind it by the bound",
+        "and {} and {} behind it by the bound",
         lambda: short(everywhere("dbsurf", "mdsurf", "test_bound")[:2], 1),
     ),
     Claim(
         INDEX,
-        "and .5, 1.3 and 3.8 in equal time",
+        "and {}, {} and {} in equal time",
         lambda: short((in_time("loorf", "quadraticcv", name) for name in SETS), 1),
     ),
     claim(
-        "such as the 7.7 of",
+        "such as the {} of",
         lambda: short([fair("loorf", "spotcheck", "test_bound", "omniglot")], 1),
     ),
     claim(
-        "falls from 10.8, 8.1 and 16.1 after 2,000 steps",
+        "falls from {}, {} and {} after {} steps",
         lambda: [*short(leads(2_000), 1), "2,000"],
     ),
     claim(
-        "to 4.3, 2.8 and 10.2 after 10,000",
+        "to {}, {} and {} after {}",
         lambda: [*short(leads(10_000), 1), "10,000"],
     ),
     claim("(1,000 training images)", PARAMETER),
@@ -370,7 +364,7 @@ CLAIMS = [
     claim("batches of 100 images", PARAMETER),
     claim("Of the splits 3 + 1, 2 + 6 and 4 + 4", PARAMETER),
     claim(
-        "the lead over two checks is 1.8 instead of 1.7",
+        "the lead over two checks is {} instead of {}",
         lambda: short([without_seed_0(), fair("spotcheck", MORE)], 1),
     ),
     claim("trained for 10,000 steps at each of the rates 3e-4, 1e-3 and 3e-3", PARAMETER),
@@ -378,23 +372,23 @@ CLAIMS = [
     claim("among .25, .5 and 1,", PARAMETER),
     claim(".1 or 2 is tried too", PARAMETER),
     claim("on all training images, for 10,000 steps", PARAMETER),
-    claim("(mean correlations between -.09 and .17 by", correlations),
+    claim("(mean correlations between -{} and {} by", correlations),
     claim(
-        "A step of `SpotCheck` takes 1.14 of the time",
+        "A step of `SpotCheck` takes {} of the time",
         lambda: short([time_of("spotcheck") / time_of("loorf")], 2),
     ),
     claim(
         "Other runs had 1.12 and 1.15 on a quiet machine, 1.16, 1.23 and 1.28 on busy ones", HISTORY
     ),
-    claim("as long as the ratio is below 1.17", lambda: short([highest_ratio()], 2)),
+    claim("as long as the ratio is below {}", lambda: short([highest_ratio()], 2)),
     claim("at 1.23 it is open, at 1.28 missed", HISTORY),
     claim("averaging of weights, 10,000 steps", PARAMETER),
     claim("the first 2,000 images", PARAMETER),
     claim("with 5,000 training images fewer", PARAMETER),
-    claim("Seeds differ by .1 to .6 nats", spread_of_seeds),
+    claim("Seeds differ by {} to {} nats", spread_of_seeds),
     claim(
-        "`SpotCheck` is 6.4, 2.0, 1.5 and 1.2 nats below LOORF after 10,000, 50,000, 100,000 and "
-        "200,000 steps, and DBsurf 2.0, .6, .3 and .4",
+        "`SpotCheck` is {}, {}, {} and {} nats below LOORF after {}, {}, {} and "
+        "{} steps, and DBsurf {}, {}, {} and {}",
         lambda: [
             *short(longest("spotcheck", ALONG), 1),
             *(f"{step:,}" for step in ALONG),
@@ -402,29 +396,29 @@ CLAIMS = [
         ],
     ),
     claim(
-        "On all images the last two are 1.3 and .4",
+        "On all images the last two are {} and {}",
         lambda: short(at_the_end("train_negative_elbo", "spotcheck", "dbsurf"), 1),
     ),
     claim(
-        "`SpotCheck` ends .7 below LOORF, and DBsurf .2 above it",
+        "`SpotCheck` ends {} below LOORF, and DBsurf {} above it",
         lambda: short(map(abs, at_the_end("test_bound", "spotcheck", "dbsurf")), 1),
     ),
     claim("The paper has 99.79 for LOORF and 98.66 for DBsurf after 1,000,000 steps", PAPER),
     claim("After [50,000 steps](#longer) on MNIST", PARAMETER),
     claim(
-        "it is 1.8 and 1.2 by the training -ELBO of all images",
+        "it is {} and {} by the training -ELBO of all images",
         lambda: short(later("loorf", "spotcheck"), 1),
     ),
     claim("Rates are at most .001", PARAMETER),
     claim("On the 1,000 images", PARAMETER),
     claim("the rate that is best for 10,000 steps, .003,", PARAMETER),
     claim(
-        "`ReinMax` ends at 111.1 instead of 106.5",
+        "`ReinMax` ends at {} instead of {}",
         lambda: [f"{ended('reinmax', stage):.1f}" for stage in ("long-rate", LONG)],
     ),
     claim(
-        "at 3e-4 LOORF, DBsurf and `SpotCheck` have 110.2, 109.6 and 108.2 after 50,000 steps, at "
-        ".001 they have 106.4, 105.5 and 104.6",
+        "at {} LOORF, DBsurf and `SpotCheck` have {}, {} and {} after {} steps, at "
+        "{} they have {}, {} and {}",
         lambda: [
             "3e-4",
             *(f"{along(name, 'longest')[50_000]:.1f}" for name in THREE),
@@ -435,12 +429,12 @@ CLAIMS = [
     ),
     claim("(MNIST, seed 0, 1,000 images)", PARAMETER),
     claim(
-        "`SpotCheck` ends 1.8 below LOORF on MNIST and 1.2 on Fashion-MNIST, `QuadraticCV` 1.7 and "
-        ".9, `ReinMax` 2.1 and .3, DBsurf .6 and .1",
+        "`SpotCheck` ends {} below LOORF on MNIST and {} on Fashion-MNIST, `QuadraticCV` {} and "
+        "{}, `ReinMax` {} and {}, DBsurf {} and {}",
         lambda: short((gap for name in FOUR for gap in later("loorf", name)), 1),
     ),
     claim(
-        "`SpotCheck`'s is 4.3 and 2.6 after 10,000 steps, and 1.5 and 1.0 after 50,000",
+        "`SpotCheck`'s is {} and {} after {} steps, and {} and {} after {}",
         lambda: [
             word
             for step in (10_000, 50_000)
@@ -448,76 +442,76 @@ CLAIMS = [
         ],
     ),
     claim(
-        "It reaches LOORF's final value in .78 and .82 of LOORF's time, `ReinMax` in .57 and .85",
+        "It reaches LOORF's final value in {} and {} of LOORF's time, `ReinMax` in {} and {}",
         lambda: short((matched(x, y, LONG) for x in ("spotcheck", "reinmax") for y in LONGER), 2),
     ),
     claim(
-        "`QuadraticCV` is .9 and .1 below LOORF",
+        "`QuadraticCV` is {} and {} below LOORF",
         lambda: short(later("loorf", "quadraticcv", "test_bound"), 1),
     ),
     claim(
-        "`SpotCheck` is .4 below it on MNIST and level",
+        "`SpotCheck` is {} below it on MNIST and level",
         lambda: short(later("loorf", "spotcheck", "test_bound")[:1], 1),
     ),
     claim(
-        "`ReinMax` is .1 and 1.3 *above* LOORF, and DBsurf .4 and .9",
+        "`ReinMax` is {} and {} *above* LOORF, and DBsurf {} and {}",
         lambda: short((gap for name in FOUR[2:] for gap in later(name, "loorf", "test_bound")), 1),
     ),
     claim(
-        "1.2 over `SpotCheck` by the training -ELBO and 3.0 by the bound",
+        "{} over `SpotCheck` by the training -ELBO and {} by the bound",
         lambda: short(kept(GUMBEL, "spotcheck"), 1),
     ),
     claim(
-        "ends 3.1 below LOORF and 1.2 below `SpotCheck` by the training -ELBO, and 3.4 and 3.0",
+        "ends {} below LOORF and {} below `SpotCheck` by the training -ELBO, and {} and {}",
         lambda: short(
             (kept(GUMBEL, name)[place] for place in (0, 1) for name in ("loorf", "spotcheck")),
             1,
         ),
     ),
     claim(
-        "`SpotCheck` is .5 and 1.3 below `ReinMax` by that bound",
+        "`SpotCheck` is {} and {} below `ReinMax` by that bound",
         lambda: short(later("reinmax", "spotcheck", "test_bound"), 1),
     ),
     claim("after 10,000 steps where the paper has 1,000,000", PARAMETER),
     claim("By the 100-sample bound on test images, for which", PARAMETER),
     claim(
-        "DBsurf ends 1.0 nats below LOORF and .8 below DoubleCV",
+        "DBsurf ends {} nats below LOORF and {} below DoubleCV",
         lambda: short((over_rows("loorf"), over_rows("doublecv")), 1),
     ),
     claim(
-        "(the paper has .8 and .7)",
+        "(the paper has {} and {})",
         lambda: short((in_paper("loorf"), in_paper("doublecv")), 1),
     ),
     claim(
-        "level with ARMS-D (.1 above) and DisARM (.0)",
+        "level with ARMS-D ({} above) and DisARM ({})",
         lambda: short((-over_rows("arms"), abs(over_rows("disarm"))), 1),
     ),
     claim(
-        "over which the paper has leads of .6 and .8",
+        "over which the paper has leads of {} and {}",
         lambda: short((in_paper("arms"), in_paper("disarm")), 1),
     ),
     claim(
-        "the lowest in 5 of the twelve rows, ARMS-D in 4 and DisARM in 3",
+        "the lowest in {} of the twelve rows, ARMS-D in {} and DisARM in {}",
         lambda: [f"{lowest_rows(name)}" for name in ("dbsurf", "arms", "disarm")],
     ),
     claim(
-        "it is the lowest in 4, and ARMS-D in 5",
+        "it is the lowest in {}, and ARMS-D in {}",
         lambda: [f"{lowest_rows(name, 5)}" for name in ("dbsurf", "arms")],
     ),
     claim(
-        "level with LOORF (.1 below) and DoubleCV (.1 above) over all rows, and .8 behind",
+        "level with LOORF ({} below) and DoubleCV ({} above) over all rows, and {} behind",
         lambda: short(map(abs, map(above_by_bound, ("loorf", "doublecv", "disarm"))), 1),
     ),
     claim(
-        "DBsurf's lead over LOORF is 1.4, 1.3 and .3 on MNIST",
+        "DBsurf's lead over LOORF is {}, {} and {} on MNIST",
         lambda: short((over_rows("loorf", dataset=name) for name in FAIR_SETS), 1),
     ),
     claim(
-        "2.0 nats with two samples, .9 with four, .6 with six and .5 with eight",
+        "{} nats with two samples, {} with four, {} with six and {} with eight",
         lambda: short((over_rows("loorf", n) for n in (2, 4, 6, 8)), 1),
     ),
     claim(
-        "DBsurf is .6 ahead of ARMS-D on Fashion-MNIST and 1.9 behind",
+        "DBsurf is {} ahead of ARMS-D on Fashion-MNIST and {} behind",
         lambda: short(
             (
                 above("fashion-mnist", 2, "arms", "dbsurf"),
@@ -527,36 +521,36 @@ CLAIMS = [
         ),
     ),
     claim(
-        "and on MNIST they differ by .4",
+        "and on MNIST they differ by {}",
         lambda: short([above("mnist", 2, "arms", "disarm")], 1),
     ),
-    claim("The 69 runs of", lambda: [f"{(table('fair/runs.csv').revision == 'a85c7f8').sum()}"]),
+    claim("The {} runs of", lambda: [f"{(table('fair/runs.csv').revision == 'a85c7f8').sum()}"]),
     claim("Two of the 69", PARAMETER),
     claim("Gumbel-softmax at .5 on MNIST", PARAMETER),
     claim("(MDsurf at 3e-3 on MNIST", PARAMETER),
     Claim(
         REPRODUCE,
-        "lowest in 5 of 12 rows",
+        "lowest in {} of {} rows",
         lambda: [f"{lowest_rows('dbsurf')}", f"{len(table_1())}"],
     ),
     Claim(
         REPRODUCE,
-        "DBsurf ends 1.0 nats below LOORF and .8 below DoubleCV",
+        "DBsurf ends {} nats below LOORF and {} below DoubleCV",
         lambda: short((over_rows("loorf"), over_rows("doublecv")), 1),
     ),
     Claim(
         REPRODUCE,
-        "and .8 behind ARMS-D and DisARM",
+        "and {} behind ARMS-D and DisARM",
         lambda: short([above_by_bound("arms")], 1),
     ),
     Claim(
         REPRODUCE,
-        "(the paper has .8 and .7)",
+        "(the paper has {} and {})",
         lambda: short((in_paper("loorf"), in_paper("doublecv")), 1),
     ),
     Claim(
         REPRODUCE,
-        "where the paper has leads of .6 and .8",
+        "where the paper has leads of {} and {}",
         lambda: short((in_paper("arms"), in_paper("disarm")), 1),
     ),
     Claim(REPRODUCE, "average over the twelve rows of table 1", PARAMETER),

@@ -1,0 +1,7 @@
+"""What the pages say in words: every number with the file that it is from."""
+
+from __future__ import annotations
+
+from claims import fair, front, vae
+
+CLAIMS = [*front.CLAIMS, *fair.CLAIMS, *vae.CLAIMS]

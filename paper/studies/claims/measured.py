@@ -1,0 +1,214 @@
+"""Quantities that several pages state, computed from the files of the studies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+
+from claims.claim import short, table
+
+SETS = ("fashion-mnist", "mnist", "omniglot")
+IMAGES = ("cifar10", "cifar100", "imagenet16-120")
+
+# --- the league -----------------------------------------------------------------------------------
+
+BITS = {
+    name: f"{name} VAE, 200 bits, 2,000 steps" for name in ("Fashion-MNIST", "MNIST", "Omniglot")
+}
+ALONG = {name: f"{name} VAE, 200 bits, 30,000 steps" for name in BITS}
+LATE = [f"{name} VAE, 200 bits, 30,000 steps (learning along the last 2,000)" for name in BITS]
+TWO_LAYERS = "MNIST VAE, 2 layers of 200 bits, 2,000 steps"
+COMMON = "MNIST VAE, 2 layers of 200 bits, common noise, 2,000 steps"
+NETWORK = "random network, 20 bits"
+GATES = [
+    f"MNIST, 49 gates before a {what}, 1,000 steps"
+    for what in ("perceptron", "convolutional network")
+]
+CLASSES = "MNIST VAE, 20 latents of 10 classes, 2,000 steps"
+TABLES = [
+    "NAS-Bench-201 at the start, six categoricals of five",
+    "NAS-Bench-201 after 20 steps of search, six categoricals of five",
+]
+POOLED = "spotcheck pooled=true"
+VALUES = "quadraticcv uses=values"
+GUMBEL = "gumbelsoftmax temperature=0.25"
+SEARCHES = ("dbsurf, 0.05", "loorf, 0.05")
+FAIR_SETS = ("mnist", "fashion-mnist", "omniglot")
+
+
+def ratio(estimator: str, problem: str, evaluations: int = 4) -> float:
+    """Variance over LOORF's; of a learned estimator as joint training leaves it, if any."""
+    rows = table("league/league.csv")
+    rows = rows[(rows.problem == problem) & (rows.estimator == estimator)]
+    rows = rows[rows.evaluations == evaluations]
+    moves = "VAE" in problem or "gates" in problem
+    rows = rows[rows.learned != "converged"] if moves else rows
+    (value,) = rows.ratio
+    return float(value)
+
+
+def both(*problems: str) -> list[float]:
+    """SpotCheck and QuadraticCV at four evaluations, problem by problem."""
+    return [ratio(name, problem) for problem in problems for name in ("spotcheck", "quadraticcv")]
+
+
+def over_seeds(estimator: str, problem: str) -> float:
+    """The mean of the ratio over the seeds of the model, at four evaluations."""
+    rows = table("league/seeds.csv")
+    rows = rows[rows.problem.str.startswith(f"{problem}, seed ") & (rows.estimator == estimator)]
+    rows = rows[(rows.evaluations == 4) & (rows.learned != "converged")]
+    return float(np.mean([ratio(estimator, problem), *rows.ratio]))
+
+
+def extremes(
+    estimators: Iterable[str], problems: Iterable[str], at: Iterable[int] = (), since: int = 3
+) -> list[float]:
+    """The lowest and the highest ratio at so many evaluations and more, or at these."""
+    rows = table("league/league.csv")
+    rows = rows[rows.problem.isin(list(problems)) & rows.estimator.isin(list(estimators))]
+    moving = rows.problem.str.contains("VAE")  # where f stays the same there is no joint training
+    rows = rows[~moving | (rows.learned != "converged")]
+    chosen = list(at)
+    rows = rows[rows.evaluations.isin(chosen) if chosen else rows.evaluations >= since]
+    return [float(rows.ratio.min()), float(rows.ratio.max())]
+
+
+# --- training -------------------------------------------------------------------------------------
+
+
+def gaps(above: str, below: str, measure: str = "train_negative_elbo") -> list[float]:
+    """Differences of means over the same seeds, data set by data set, after 10,000 steps."""
+    rows = table("vae/table1.csv").set_index(["dataset", "estimator"])[measure]
+    return [float(rows[name, above] - rows[name, below]) for name in SETS]
+
+
+def fair(
+    above: str,
+    below: str,
+    measure: str = "train_negative_elbo",
+    dataset: str = "mnist",
+    stage: str = "seeds",
+) -> float:
+    """The mean difference over seeds, every estimator at its own best rate."""
+    rows = table("fair/runs.csv")
+    rows = rows[(rows.stage == stage) & (rows.dataset == dataset)]
+    wide = rows.pivot_table(index="seed", columns="estimator", values=measure)
+    return float((wide[above] - wide[below]).dropna().mean())
+
+
+def everywhere(above: str, below: str, measure: str = "train_negative_elbo") -> list[float]:
+    """The same on all data sets."""
+    return [fair(above, below, measure, dataset) for dataset in FAIR_SETS]
+
+
+def later(above: str, below: str, measure: str = "train_negative_elbo") -> list[float]:
+    """The same after 50,000 steps."""
+    return [fair(above, below, measure, dataset, "long") for dataset in FAIR_SETS[:2]]
+
+
+def kept(below: str, above: str) -> list[float]:
+    """A lead after 50,000 steps on MNIST, by the training -ELBO and by the bound on test images."""
+    measures = ("train_negative_elbo", "test_bound")
+    return [fair(above, below, measure, stage="long") for measure in measures]
+
+
+def better_rate() -> list[str]:
+    """The least and the most that LOORF gains from its best rate, over the paper's."""
+    rows = table("vae/table1.csv").set_index(["dataset", "estimator"]).train_negative_elbo
+    best = table("fair/runs.csv")
+    best = best[(best.stage == "seeds") & (best.estimator == "loorf")]
+    best = best.groupby("dataset").train_negative_elbo.mean()
+    found = [float(rows[name, "loorf"] - best[name]) for name in SETS]
+    return [f"{min(found):.0f}", f"{max(found):.0f}"]
+
+
+def farthest(*names: str) -> list[str]:
+    """Training -ELBO after 200,000 steps of the fair study."""
+    rows = table("fair/runs.csv")
+    rows = rows[rows.stage == "longest"].set_index("estimator").train_negative_elbo
+    return [f"{rows[name]:.2f}" for name in names]
+
+
+def variances() -> list[float]:
+    """Variance of DBsurf's gradient at the end over that of LOORF's."""
+    rows = table("vae/table1.csv").set_index(["dataset", "estimator"]).gradient_variance
+    return [float(rows[name, "dbsurf"] / rows[name, "loorf"]) for name in SETS]
+
+
+def seconds(categorical: bool) -> pd.Series:
+    """Seconds of training of the runs of the study of VAEs."""
+    rows = table("vae/runs.csv")
+    rows = rows[rows.measure == "seconds"]
+    return rows[rows.folder.str.contains("20x10") == categorical].value
+
+
+def counted() -> list[str]:
+    parts = [len(seconds(False)), len(seconds(True))]
+    return [str(sum(parts)), *map(str, parts)]
+
+
+def minutes() -> list[str]:
+    all_runs = pd.concat([seconds(False), seconds(True)])
+    return [f"{all_runs.min() / 60:.1f}", f"{all_runs.max() / 60:.1f}", "10,000"]
+
+
+# --- toy problem and searches ---------------------------------------------------------------------
+
+
+def share_lowest() -> list[str]:
+    """Points of figure 6 at which DBsurf has the lowest variance of the paper's five."""
+    rows = table("toy/figure6.csv")
+    wide = rows[rows.series != "MDsurf"].pivot_table(
+        index=["n", "p"], columns="series", values="exact"
+    )
+    others = wide.drop(columns="DBsurf").min(axis=1)
+    return [f"{100 * (wide.DBsurf < others).mean():.0f}"]
+
+
+def too_long() -> list[str]:
+    rows = table("toy/figure2.csv").set_index("series").second
+    return [f"{rows['REINFORCE'] / rows['true']:.0f}"]
+
+
+def ten(names: tuple[str, ...], measure: str) -> list[float]:
+    rows = table("toy/ten_dimensions.csv").set_index(["estimator", "n"])[measure]
+    return [float(rows[name, n]) for name in names for n in (2, 4, 8)]
+
+
+def searched(method: str, choice: str = "finalists") -> list[str]:
+    rows = table("nas/table-search-choices.csv").set_index(["dataset", "method", "choice"])
+    found = [rows.loc[(name, method, choice)] for name in IMAGES]
+    return [f"{value:.2f}" for row in found for value in (row.test_200, row.test_200_error)]
+
+
+def below_the_paper(method: str, choice: str) -> list[float]:
+    """By how much a search by table is below the paper's test accuracies."""
+    rows = table("nas/table-search-choices.csv").set_index(["dataset", "method", "choice"])
+    return [
+        printed - float(rows.loc[(name, method, choice)].test_200)
+        for name, printed in zip(IMAGES, (94.36, 73.51, 46.34), strict=True)
+    ]
+
+
+def nearest() -> list[str]:
+    """The distance within which DBsurf and LOORF come by the finalists' rule."""
+    found = [x for name in SEARCHES for x in below_the_paper(name, "finalists")]
+    return short([np.ceil(10 * max(map(abs, found))) / 10], 1)
+
+
+def by_own_rule() -> list[str]:
+    """By how much the most probable cell of DBsurf is below the paper on CIFAR-100."""
+    return short(below_the_paper(SEARCHES[0], "mode")[1:2], 1)
+
+
+def reached(method: str) -> list[str]:
+    rows = table("nas/table-search-reach.csv").set_index(["dataset", "method", "choice"])
+    return [f"{rows.loc[(name, method, 'finalists')]['median']:.0f}" for name in IMAGES]
+
+
+def percentile(search: str) -> list[str]:
+    rows = table("nas/supernet.csv")
+    values = rows[(rows.search == search) & rows.longer.isna()].percentile
+    return [f"{values.mean():.1f}", f"{values.sem():.1f}"]
