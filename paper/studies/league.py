@@ -1,10 +1,10 @@
 """The league table of docs/league.md: run what is missing, then write its tables and figure.
 
 Run with `python paper/studies/league.py`. It does the problems of `dbsurf league` one after the
-other, hours on one core, and then the long trainings once more with QuadraticCV learning along from
-their first step. SpotCheck and its peers, younger than the rest, have runs of their own. Finished
-runs, here or in the documentation's `runs.zip`, are not repeated, and a broken one goes on from its
-checkpoint. `--run WORD` does those with this word in their name, `--again` does them even if the
+other, hours on one core, then the long trainings once more with QuadraticCV and SpotCheck learning
+along from their first step, and a few estimators on two further models. Finished runs, here or in
+the documentation's `runs.zip`, are not repeated, and a broken one goes on from its checkpoint.
+`--run WORD ...` does those with one of these words in their name, `--again` does them even if the
 documentation has them. `--report` only writes what the finished runs say.
 """
 
@@ -26,21 +26,29 @@ from dbsurf_paper.experiments.league.results import (
     Outcome,
     outcomes,
 )
-from dbsurf_paper.labels import estimator_name
 from dbsurf_paper.report.collect import FINISHED, Run, collect
 from dbsurf_paper.report.document import Block, Chart
 from dbsurf_paper.report.markdown import block_text
 from findings import lowest_at_four
+from league_tables import by_learning, control_variates, on_bits
 from pages import insert, of_kind, origins, publish, restore, save_csv, save_figure
 
 RUNS, RESULTS = Path("runs/league"), Path("docs/results/league")
 PAGE, SPOTCHECK = Path("docs/league.md"), Path("docs/spotcheck.md")
-CHOOSE = Path("docs/choose.md")  # shows the unbiased ones on bits, too
+CHOOSE, CONTROL = Path("docs/choose.md"), Path("docs/quadratic.md")
 PEERS = ("bitflip", "ugc")  # younger than the rest, too
 _FEW = {"along": 0, "converge": 1, "evaluations": (2, 4, 8), "steps": 1_000, "draws": 100}
 _POOLED = ("spotcheck pooled=true", "spotcheck checks=3 pooled=true")
-_GATES = (FLAGSHIP, "spotcheck checks=3", *_POOLED, QUADRATIC, "mdsurf", *PEERS, "reinmax")
-#: Younger problems, with a few estimators.
+_GATES = (
+    FLAGSHIP,
+    "spotcheck checks=3",
+    *_POOLED,
+    QUADRATIC,
+    "mdsurf",
+    *PEERS,
+    "reinmax",
+)
+#: Problems with a few estimators.
 CHOSEN: dict[str, dict[str, Any]] = {
     "two-layer-common": {"estimators": (FLAGSHIP, QUADRATIC, "mdsurf", "reinmax")},
     "gates-perceptron": {**_FEW, "timings": 2, "estimators": _GATES},
@@ -48,7 +56,6 @@ CHOSEN: dict[str, dict[str, Any]] = {
 }
 #: Further seeds of the problems whose rows pages quote, with a few estimators.
 MORE_SEEDS, SEEDED = (1, 2), (FLAGSHIP, QUADRATIC, "reinmax")
-LAST = " (learning along the last 2,000)"  # how a problem's title ends
 TABLES = ("table", "table-searched")  # where f has no gradient
 
 
@@ -84,39 +91,6 @@ def rows(found: list[Outcome]) -> pd.DataFrame:
     return pd.DataFrame(
         {"problem": one.title, "steps": one.steps, **row} for one in found for row in one.rows
     )
-
-
-def on_bits(table: pd.DataFrame) -> str:
-    """Variance over LOORF's of the unbiased estimators on VAEs with bits, at four evaluations.
-
-    Where some learned from the first of 30,000 steps, these rows are taken.
-    """
-    table = table[(table.evaluations == 4) & (table.unbiased == 1)]
-    table = table[(table.learned != "converged") & ~table.estimator.str.startswith("reinforce")]
-    table = table.set_index(["problem", "estimator"])
-    places = {
-        name + late: [f"{name} VAE, 200 bits, {steps} steps{x}" for x in learned]
-        for late, steps, learned in (("", "2,000", ("",)), (", 30,000", "30,000", ("", LAST)))
-        for name in ("Fashion-MNIST", "MNIST", "Omniglot")
-    }
-    found = []
-    for name in dict.fromkeys(table.index.get_level_values("estimator")):
-        rows = [
-            next((table.loc[(one, name)] for one in problems if (one, name) in table.index), None)
-            for problems in places.values()
-        ]
-        if name != "loorf" and all(row is not None for row in rows):
-            known = [row for row in rows if row is not None]
-            late = known[-1]
-            mark = "*" if late.name[0].endswith(LAST) and late.learned == "joint" else ""
-            cells = [
-                f"{row.ratio:.2f}" if row.ratio >= 0.095 else f"{row.ratio:.3f}" for row in known
-            ]
-            words = [f"{estimator_name(name)}{mark}", *cells]
-            found.append((known[0].ratio, f"| {' | '.join(words)} |"))
-    head = [f"| estimator | {' | '.join(places)} |", f"| --- |{' ---: |' * len(places)}"]
-    note = "\n* learns along the last 2,000 of the 30,000 steps only."
-    return "\n".join([*head, *(text for _, text in sorted(found)), note.replace("*", "\\*")])
 
 
 def state(runs: list[Run]) -> str:
@@ -156,6 +130,8 @@ def write() -> None:
     wanted = goals.table(found)
     insert(PAGE, "state", state(runs))
     insert(CHOOSE, "vae variance", on_bits(rows(found)))
+    insert(CONTROL, "variance", control_variates(rows(found)))
+    insert(CONTROL, "learning", by_learning(rows(found)))
     insert(PAGE, "goals", "" if wanted is None else block_text(wanted))
     flagship = report.flagship_table(found)
     insert(SPOTCHECK, "league", "" if flagship is None else block_text(flagship))
@@ -172,11 +148,13 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--report", action="store_true", help="run nothing")
     parser.add_argument("--runs", type=Path, default=RUNS, help="folder of the runs")
-    parser.add_argument("--run", default="", metavar="WORD", help="only runs with it in their name")
+    parser.add_argument(
+        "--run", nargs="+", default=[""], metavar="WORD", help="only those named so"
+    )
     parser.add_argument("--again", action="store_true", help="even if the documentation has them")
     arguments = parser.parse_args()
     RUNS = arguments.runs
-    wanted = [one for one in plan() if arguments.run in one.name()]
+    wanted = [one for one in plan() if any(word in one.name() for word in arguments.run)]
     again = {one.name() for one in wanted} if arguments.again else set()
     restore(RESULTS / "runs.zip", RUNS, again)
     if not arguments.report:

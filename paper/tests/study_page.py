@@ -25,7 +25,7 @@ MARKS = (
     "rates",
 )
 MARKS += ("supernet study", "supernet differences", "supernet state", "supernet correlations")
-MARKS += ("goals", "sentences", "tables", "league")
+MARKS += ("goals", "sentences", "tables", "league", "variance", "learning")
 MARKS += ("results", "longer", "longest", "revisions", "along", "parameters")
 MARKS += (
     "figure seconds",
@@ -41,7 +41,9 @@ def study(name: str, page: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """A study's module with its folders and pages in the page's place."""
     module = importlib.import_module(name)
     places = {"RUNS": page.parent / "runs", "RESULTS": page.parent / "results"}
-    for place, path in (places | dict.fromkeys(("PAGE", "CHOOSE", "SPOTCHECK"), page)).items():
+    for place, path in (
+        places | dict.fromkeys(("PAGE", "CHOOSE", "CONTROL", "SPOTCHECK"), page)
+    ).items():
         if hasattr(module, place):
             monkeypatch.setattr(module, place, path)
     return module

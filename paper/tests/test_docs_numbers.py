@@ -1,4 +1,4 @@
-"""Every number of the front pages is made by a study, or has its source among the claims."""
+"""Every number of the pages below is made by a study, or has its source among the claims."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from claims import CLAIMS
 from claims.claim import NUMBER, PARAMETER, ROOT, Claim
 
 PAGES = ("README.md",)
-PAGES += tuple(f"docs/{name}.md" for name in ("index", "choose", "reproduce", "fair", "vae"))
+PAGES += tuple(
+    f"docs/{name}.md"
+    for name in ("index", "choose", "reproduce", "fair", "vae", "league", "quadratic")
+)
 
 PART = r"(?:[A-Z]\.)?\d+(?:\.\d+)*"  # of the paper: 2, 4.1, A.4
 LEVELS = r"[\d./]+(?:(?:,| and|, and| to) [\d./]+)*"  # of a parameter: 2, 4 and 8
@@ -20,6 +23,7 @@ IGNORED = [
     re.compile(r"<!-- ([\w -]+) -->.*?<!-- end of \1 -->", re.DOTALL),  # written by a study
     re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE),
     re.compile(r"`[^`\n]*`"),
+    re.compile(r"\$\$.*?\$\$", re.DOTALL),
     re.compile(r"\$[^$]*\$"),
     re.compile(r"\]\([^)]*\)"),  # where a link leads
     re.compile(r"<[^>]*>"),

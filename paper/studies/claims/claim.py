@@ -45,8 +45,8 @@ class Claim:
 
     def matches(self, text: str) -> list[re.Match[str]]:
         """Where the words stand on a page; the groups of a match are the computed numbers."""
-        gap = f"({NUMBER.pattern})" if callable(self.source) else re.escape(PLACE)
-        words = (gap.join(map(re.escape, word.split(PLACE))) for word in self.text.split())
+        number = f"({NUMBER.pattern})"
+        words = (number.join(map(re.escape, word.split(PLACE))) for word in self.text.split())
         return list(re.finditer(r"\s+".join(words), text))
 
     def renewed(self, text: str) -> str:

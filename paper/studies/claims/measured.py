@@ -7,18 +7,18 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
+import league_tables
 from claims.claim import short, table
+from league_tables import FEW, LAST, MANY, title_of
 
 SETS = ("fashion-mnist", "mnist", "omniglot")
 IMAGES = ("cifar10", "cifar100", "imagenet16-120")
 
 # --- the league -----------------------------------------------------------------------------------
 
-BITS = {
-    name: f"{name} VAE, 200 bits, 2,000 steps" for name in ("Fashion-MNIST", "MNIST", "Omniglot")
-}
-ALONG = {name: f"{name} VAE, 200 bits, 30,000 steps" for name in BITS}
-LATE = [f"{name} VAE, 200 bits, 30,000 steps (learning along the last 2,000)" for name in BITS]
+BITS = {name: title_of(name, FEW) for name in league_tables.SETS}
+ALONG = {name: title_of(name, MANY) for name in league_tables.SETS}
+LATE = [problem + LAST for problem in ALONG.values()]
 TWO_LAYERS = "MNIST VAE, 2 layers of 200 bits, 2,000 steps"
 COMMON = "MNIST VAE, 2 layers of 200 bits, common noise, 2,000 steps"
 NETWORK = "random network, 20 bits"
