@@ -59,9 +59,8 @@ MORE_CHECKS, SET_OF_MORE = Entrant("spotcheck", 2, ("checks=6",)), "mnist"
 #: Who is compared a second time, with the number of samples whose time is next to that of a form.
 IN_TIME = {Entrant("spotcheck", 2): ("loorf",), MORE_CHECKS: ("loorf", "reinmax")}
 MOST_SAMPLES = 8  # of those whose step is timed
-LONG = ("loorf", "dbsurf", "quadraticcv", "spotcheck", "reinmax")
-#: Trained longer, too, on one set: it was added when the results of the others were known.
-LATER, SET_OF_LATER = "gumbelsoftmax", "mnist"
+#: Gumbel-softmax was added when the results of the others were known.
+LONG = ("loorf", "dbsurf", "quadraticcv", "spotcheck", "reinmax", "gumbelsoftmax")
 LONG_RATE = 1e-3  # at most: longer trainings want smaller rates
 LONGEST = ("loorf", "dbsurf", "spotcheck")
 
@@ -212,15 +211,13 @@ def long(dataset: str) -> Iterator[Options]:
 def long_rate(dataset: str) -> Iterator[Options]:
     """What rates that are best for 10,000 steps, and larger, do in 50,000: one seed."""
     for entrant, rate in in_long(dataset):
-        if rate > LONG_RATE and entrant.estimator in LONG:
+        if rate > LONG_RATE:
             yield long_run(dataset, entrant, rate, SEEDS_OF_LONG[0])
 
 
 def in_long(dataset: str) -> Iterator[tuple[Entrant, float]]:
     """The estimators of the longer trainings, and their rates for 10,000 steps."""
     names = () if dataset == "omniglot" else LONG
-    if dataset == SET_OF_LATER:
-        names += (LATER,)
     for entrant in ENTRANTS:
         found = chosen(dataset, entrant, look) if entrant.estimator in names else None
         if found is not None:

@@ -10,9 +10,8 @@ part of it, `--workers` does several runs at a time. Stages:
   of the three, the next one beyond is tried too. For Gumbel-softmax the temperature is chosen
   first, by the same rule, at the middle rate.
 - `seeds`: 10,000 steps at the chosen rate, five other seeds, all training images.
-- `long`: 50,000 steps of five estimators at these rates, but at most 1e-3, three seeds, two data
-  sets, and of Gumbel-softmax on one; `long-rate` has one seed where the rate is larger, to show
-  what that does.
+- `long`: 50,000 steps of six estimators at these rates, but at most 1e-3, three seeds, two data
+  sets; `long-rate` has one seed where the rate is larger, to show what that does.
 - `longest`: 200,000 steps at the paper's rate, MNIST, three estimators.
 - `table1`: n = 2, 6 and 8 for the estimators of the paper's table 1 at the paper's rate, two seeds.
 
