@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.distributions import Bernoulli, Categorical, Independent, Poisson
 
 import dbsurf
+from dbsurf import measure
 from dbsurf.compare import Row, _every, _recommend
 from dbsurf.comparison import Comparison
 
@@ -245,7 +246,7 @@ def test_bad_input():
         dbsurf.compare(additive, dist, 2, progress=1)
     with pytest.raises(ValueError, match="n must be an integer >= 2 for compare, got 1"):
         dbsurf.compare(additive, dist, 1)
-    with pytest.raises(ValueError, match="integer >= 10 for draws of compare, got 3"):
+    with pytest.raises(ValueError, match="draws must be an integer >= 10, got 3"):
         dbsurf.compare(additive, dist, 2, draws=3)
     with pytest.raises(ValueError, match="f must return one floating-point tensor of shape"):
         dbsurf.compare(lambda x: x, dist, 2)
@@ -362,3 +363,29 @@ def test_names_that_are_calls():
     for bad in ("LOORF(", "LOORF(open('x'))", "a.b(2)", "LOORF(n)", "(" * 5000):
         with pytest.raises(ValueError, match="name must be"):
             dbsurf.get(bad)
+
+
+def test_parts_of_a_study_of_ones_own():
+    E, problem = dbsurf.DoubleCV(2), measure.Problem(network(), Independent(Bernoulli(PROBS), 1))
+    for call in (
+        lambda: measure.spread(E, problem, 1),
+        lambda: measure.long_run(E, problem, 1),
+    ):
+        with pytest.raises(ValueError, match="draws must be an integer >= 2, got 1"):
+            call()
+    with pytest.raises(ValueError, match="rounds must be an integer >= 1, got 0"):
+        measure.milliseconds({"E": E}, problem, 0)
+    with pytest.raises(ValueError, match=r"count must be an integer >= 1, got 2\.5"):
+        measure.with_evaluations(dbsurf.LOORF, 2.5)
+
+    def broken(x: Tensor) -> Tensor:
+        raise RuntimeError("no answer")
+
+    for call in (
+        lambda: measure.spread(E, measure.Problem(broken, problem.dist), 2),
+        lambda: measure.long_run(E, measure.Problem(broken, problem.dist), 2),
+        lambda: measure.Problem(broken, problem.dist).evaluations(E),
+    ):
+        with pytest.raises(RuntimeError, match="no answer"):
+            call()
+        assert E.training  # as it was

@@ -84,7 +84,7 @@ def compare(
         True
     """
     checks.sample_count(n, minimum=2, owner="compare")
-    checks.sample_count(draws, minimum=10, owner="draws of compare")
+    checks.whole(draws, "draws", minimum=10)
     share = _Share(progress)
     problem = Problem(f, dist, context, inputs, fold, generator)
     built, left_out = _contenders(problem, n, estimators)

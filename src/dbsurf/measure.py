@@ -1,6 +1,7 @@
 """Variance, bias and cost of an estimator on one problem, with intervals.
 
-This is the one place where estimators are measured: `compare` and every study use it.
+This is the one place of the library where estimators are measured; `compare` and the studies of the
+paper use it.
 
 A problem is f with a distribution. The variance is the trace of the covariance of the estimated
 gradient with respect to the logits, summed over the batch. Everything is measured with the
@@ -13,13 +14,15 @@ import copy
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from dbsurf import checks
 from dbsurf.distributions import coordinates
 from dbsurf.estimators.exact import Exact
 from dbsurf.gradient.estimator import Estimator
@@ -93,9 +96,8 @@ class Problem:
             count += tensors_in(samples)[0].shape[0]
             return self.f(samples, *inputs, **named)
 
-        training = estimator.training
-        replace(self, f=counted).estimate(estimator.eval())
-        estimator.train(training)
+        with evaluating(estimator):
+            replace(self, f=counted).estimate(estimator)
         batch = max(1, coordinates(self.dist).batch_shape.numel()) if self.fold else 1
         return count // batch
 
@@ -153,6 +155,17 @@ class Reference:
     words: str
 
 
+@contextmanager
+def evaluating(estimator: Estimator) -> Iterator[None]:
+    """Eval mode, in which an estimator does not learn; afterwards the mode that it had."""
+    training = estimator.training
+    estimator.eval()
+    try:
+        yield
+    finally:
+        estimator.train(training)
+
+
 def trace_of_covariance(gradients: Tensor) -> tuple[float, float]:
     """Trace of the covariance of estimates ``(draws, coordinates)``, and its standard error."""
     draws = gradients.shape[0]
@@ -169,15 +182,15 @@ def spread(estimator: Estimator, problem: Problem, draws: int, *, precision: flo
         draws: the largest number of estimates.
         precision: stop earlier if the relative standard error of the variance is this small.
     """
-    training, found = estimator.training, list[Tensor]()
-    estimator.eval()
-    while len(found) < draws:
-        found += [problem.gradient(estimator) for _ in range(min(BLOCK, draws - len(found)))]
-        if precision and len(found) > 1:
-            variance, error = trace_of_covariance(torch.stack(found))
-            if error <= precision * variance:
-                break
-    estimator.train(training)
+    checks.whole(draws, "draws", minimum=2)
+    found = list[Tensor]()
+    with evaluating(estimator):
+        while len(found) < draws:
+            found += [problem.gradient(estimator) for _ in range(min(BLOCK, draws - len(found)))]
+            if precision and len(found) > 1:
+                variance, error = trace_of_covariance(torch.stack(found))
+                if error <= precision * variance:
+                    break
     return Spread.of(torch.stack(found))
 
 
@@ -190,13 +203,12 @@ def exact_reference(problem: Problem) -> Reference | None:
 
 def long_run(estimator: Estimator, problem: Problem, draws: int) -> Reference:
     """The mean of many estimates by an estimator without bias."""
-    training = estimator.training
-    estimator.eval()
+    checks.whole(draws, "draws", minimum=2)
     total = square = torch.zeros((), dtype=torch.float64)
-    for _ in range(draws):
-        gradient = problem.gradient(estimator)
-        total, square = total + gradient, square + gradient.square()
-    estimator.train(training)
+    with evaluating(estimator):
+        for _ in range(draws):
+            gradient = problem.gradient(estimator)
+            total, square = total + gradient, square + gradient.square()
     mean = total / draws
     noise = (square / draws - mean.square()).sum().item() / (draws - 1)
     words = f"the mean of {draws:,} estimates by {type(estimator).__name__}"
@@ -234,9 +246,10 @@ def milliseconds(
 ) -> dict[str, float]:
     """Median times of an estimate by each estimator, taking turns.
 
-    It is the processor's time, which does not depend on what else the machine does. Learning is a
-    part of an estimate in training; copies do it here.
+    It is the processor's time: waiting does not count, but other programs still change it a little,
+    because caches are shared. Learning is a part of an estimate in training; copies do it here.
     """
+    checks.whole(rounds, "rounds", minimum=1)
     timed = {name: copy.deepcopy(estimator).train() for name, estimator in estimators.items()}
     found: dict[str, list[float]] = {name: [] for name in timed}
     for turn in range(rounds + 1):

@@ -135,7 +135,7 @@ class Search:
             count: number of designs; None for those of one step.
         """
         if count is not None:
-            checks.sample_count(count, owner="ask")
+            checks.whole(count, "count", minimum=1)
         wanted = count or len(self._open) or self.estimator.n
         while len(self._open) < wanted:
             self._draw()

@@ -543,7 +543,7 @@ def test_compare_has_them_where_they_apply():
     [
         (lambda: dbsurf.StructuredCV(1), "n must be"),
         (lambda: dbsurf.StructuredCV(2, form="cubic"), "form must be"),
-        (lambda: dbsurf.StructuredCV(2, rank=0), "rank of StructuredCV"),
+        (lambda: dbsurf.StructuredCV(2, rank=0), "rank must be an integer >= 1, got 0"),
         (lambda: dbsurf.StructuredCV(2, uses="mean"), "uses must be one of 'values', 'gradient'"),
         (lambda: dbsurf.StructuredCV(2, size=0), "size must be an integer >= 1"),
         (lambda: dbsurf.StructuredCV(2, decay=1.0), "decay must be"),

@@ -327,7 +327,7 @@ def test_bad_input():
         ValueError, match="uses must be one of 'mean', 'gradient', 'values', got 'all'"
     ):
         dbsurf.QuadraticCV(4, uses="all")
-    with pytest.raises(ValueError, match="n must be an integer >= 1 for the rank of QuadraticCV"):
+    with pytest.raises(ValueError, match="rank must be an integer >= 1, got 0"):
         dbsurf.QuadraticCV(4, rank=0)
     with pytest.raises(ValueError, match="lr must be a number > 0, got -1"):
         dbsurf.QuadraticCV(4, lr=-1)

@@ -468,7 +468,7 @@ def test_a_budget_is_split():
 
 
 def test_bad_input():
-    with pytest.raises(ValueError, match="n must be an integer >= 1 for the checks of SpotCheck"):
+    with pytest.raises(ValueError, match="checks must be an integer >= 1, got 0"):
         dbsurf.SpotCheck(2, checks=0)
     with pytest.raises(ValueError, match="decay must be a number in"):
         dbsurf.SpotCheck(2, decay=1.0)

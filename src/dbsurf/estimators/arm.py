@@ -43,6 +43,7 @@ class ARM(Estimator[Bits]):
         ICLR 2019.
     """
 
+    sampler: Antithetic
     accepts = ONE_BITS
     variants = (
         Variant("ARM", "#3E7CB1", "-.", choose="to compare with ARM; `DisARM` is never worse"),
@@ -50,11 +51,10 @@ class ARM(Estimator[Bits]):
 
     def __init__(self, n: int, *, validate: bool = True) -> None:
         super().__init__(n, Antithetic(), validate=validate)
-        self.pairs = Antithetic()
 
     def draw_samples(self, law: Bits, generator: torch.Generator | None) -> Drawn:
         """The samples, and the uniform number behind the first of each pair."""
-        uniforms = self.pairs.uniforms(law.probs, self.n, generator)
+        uniforms = self.sampler.uniforms(law.probs, self.n, generator)
         return Drawn((uniforms < law.probs).to(law.dtype), uniforms[::2])
 
     def combine(self, draw: Draw[Bits]) -> Combination:

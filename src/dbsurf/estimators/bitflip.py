@@ -84,8 +84,8 @@ class BitFlip(Estimator[Bits]):
 
     def __init__(self, n: int, *, flips: int | None = None, validate: bool = True) -> None:
         super().__init__(n, IID(), validate=validate)
-        given = self.n if flips is None else flips
-        self.flips = checks.sample_count(given, owner="the flips of BitFlip")
+        usual = self.n
+        self.flips = usual if flips is None else checks.whole(flips, "flips", minimum=1)
 
     @property
     def evaluations(self) -> int:

@@ -165,7 +165,7 @@ class QuadraticCV(Estimator[Coordinates]):
         validate: bool = True,
     ) -> None:
         super().__init__(n, SpreadBits(), smallest=2, validate=validate)
-        checks.sample_count(rank, owner="the rank of QuadraticCV")
+        checks.whole(rank, "rank", minimum=1)
         checks.positive(lr, "lr")
         checks.choice(uses, "uses", list(USES))
         check_declared(size, context)

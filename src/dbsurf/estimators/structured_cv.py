@@ -148,7 +148,7 @@ class StructuredCV(Estimator[WithLogPartition]):
     ) -> None:
         super().__init__(n, IID(), smallest=2, validate=validate)
         checks.choice(form, "form", ["linear", "quadratic"])
-        checks.sample_count(rank, owner="the rank of StructuredCV")
+        checks.whole(rank, "rank", minimum=1)
         checks.decay(decay)
         checks.choice(uses, "uses", ["values", "gradient"])
         self.form, self.rank, self.uses, self.decay = form, rank, uses, decay

@@ -75,8 +75,8 @@ class UGC(Estimator[Bits]):
 
     def __init__(self, n: int, *, flips: int | None = None, validate: bool = True) -> None:
         super().__init__(n, Antithetic(), validate=validate)
-        given = self.n // 2 if flips is None else flips
-        self.flips = checks.sample_count(given, owner="the flips of UGC")
+        usual = self.n // 2
+        self.flips = usual if flips is None else checks.whole(flips, "flips", minimum=1)
 
     @property
     def evaluations(self) -> int:

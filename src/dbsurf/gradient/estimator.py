@@ -153,7 +153,11 @@ class Estimator(nn.Module, ABC, Generic[Law]):
 
     @classmethod
     def with_evaluations(cls, count: int, **options: Any) -> Estimator:
-        """The estimator with as many samples as ``count`` evaluations of f allow."""
+        """The estimator with as many samples as ``count`` evaluations of f allow.
+
+        Where their number depends on the distribution, it is the one with ``count`` samples.
+        """
+        checks.whole(count, "count", minimum=1)
         first: ValueError | None = None
         for n in range(count, 0, -1):
             try:
@@ -163,7 +167,7 @@ class Estimator(nn.Module, ABC, Generic[Law]):
                 continue
             if built.evaluations is None or built.evaluations <= count:
                 return built
-        raise first or ValueError(f"{cls.__name__} must evaluate f more than {count} times")
+        raise first or ValueError(f"count must be larger for {cls.__name__}, got {count}")
 
     def check(self, dist: Any) -> None:
         """Check that this estimator works for a distribution; else a ValueError says why not."""

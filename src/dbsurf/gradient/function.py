@@ -58,7 +58,7 @@ class Evaluator:
         if not callable(self.f):
             raise ValueError(f"f must be a function of the samples, got {type(self.f).__name__}")
         if self.chunk is not None:
-            checks.sample_count(self.chunk, owner="a chunk of samples")
+            checks.whole(self.chunk, "chunk", minimum=1)
         if not (isinstance(self.fold, bool) and isinstance(self.has_aux, bool)):
             checks.flag(self.fold, "fold")
             checks.flag(self.has_aux, "has_aux")

@@ -179,8 +179,7 @@ class SpotCheck(Estimator[Coordinates]):
         validate: bool = True,
     ) -> None:
         super().__init__(n, MinDiscrepancy(), validate=validate)
-        given = self.n if checks is None else checks
-        self.checks = check.sample_count(given, owner="the checks of SpotCheck")
+        self.checks = self.n if checks is None else check.whole(checks, "checks", minimum=1)
         check.decay(decay)
         self.decay = decay
         self.fade = Fade()
@@ -330,8 +329,7 @@ def _sizes(size: object) -> Sizes:
             "size must be the number of bits, or (coordinates, classes) of a one-hot law, or a "
             f"list of these for several laws, got {size!r}"
         )
-    owner = "the size of SpotCheck"
-    return ((check.sample_count(both[0], owner=owner), check.sample_count(both[1], owner=owner)),)
+    return ((check.whole(both[0], "size", minimum=1), check.whole(both[1], "size", minimum=1)),)
 
 
 def _words(sizes: Sizes) -> str:
