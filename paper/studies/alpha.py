@@ -18,8 +18,7 @@ from pathlib import Path
 import torch
 
 import dbsurf
-from dbsurf import laws
-from dbsurf.compare import trace_of_covariance
+from dbsurf import laws, measure
 from dbsurf_paper.experiments.vae.job import build
 from dbsurf_paper.experiments.vae.options import Options
 from dbsurf_paper.experiments.vae.training import binarise
@@ -55,8 +54,8 @@ def main() -> None:
     rows = []
     for n in COUNTS:
         base = gradients(dbsurf.LOORF(n))
-        base_trace, base_error = trace_of_covariance(base)
-        signal = (base.mean(0).square().sum() - base_trace / DRAWS).item()  # without its noise
+        plain = measure.Spread.of(base)
+        signal = plain.mean.square().sum().item() - plain.variance / DRAWS  # without its noise
         tried = {"least discrepancy": dbsurf.MDsurf(n)}
         tried |= {
             f"{s:g} preserve": dbsurf.DBsurf(n, alpha=s * keeping, debias=True) for s in SHARES
@@ -64,15 +63,14 @@ def main() -> None:
         tried |= {f"{a:g}": dbsurf.DBsurf(n, alpha=a, debias=True) for a in NUMBERS}
         for label, estimator in tried.items():
             found = gradients(estimator)
-            trace, error = trace_of_covariance(found)
-            ratio = trace / base_trace
-            spread = ratio * ((error / trace) ** 2 + (base_error / base_trace) ** 2) ** 0.5
+            own = measure.Spread.of(found)
+            ratio, error, *_ = measure.ratio(own, plain)
             moment = found.square().sum(-1).mean().item() / base.square().sum(-1).mean().item()
-            apart = (found.mean(0) - base.mean(0)).square().sum().item()
-            bias = (apart - (trace + base_trace) / DRAWS) / signal
-            rows.append((arguments.dataset, arguments.steps, n, label, ratio, spread, moment, bias))
+            apart = (own.mean - plain.mean).square().sum().item()
+            bias = (apart - (own.variance + plain.variance) / DRAWS) / signal
+            rows.append((arguments.dataset, arguments.steps, n, label, ratio, error, moment, bias))
             print(
-                f"n = {n}  {label:<18} variance {ratio:6.3f} ± {spread:.3f}  "
+                f"n = {n}  {label:<18} variance {ratio:6.3f} ± {error:.3f}  "
                 f"second moment {moment:6.3f}  squared bias {bias:7.3f}",
                 flush=True,
             )

@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.distributions import Bernoulli, Distribution, Independent, OneHotCategorical
 
 import dbsurf
+from pages import insert
 
 ROOT = Path(__file__).parents[2]
 RESULTS, PAGE = ROOT / "docs" / "results" / "bias" / "bias.csv", ROOT / "docs" / "bias.md"
@@ -89,7 +90,10 @@ FIELDS = ("problem", "estimator", "unbiased", "bias", "bias_error", "error_2", "
 
 
 def measure(problem: Problem, call: str) -> dict[str, str]:
-    """Bias, its standard error, and mean squared errors, all over the size of the gradient."""
+    """The length of the bias, that of the noise of the mean, and mean squared errors.
+
+    All are relative to the gradient.
+    """
     truth = dbsurf.exact(problem.f, problem.law(problem.logits)).grad.flatten()
     size = truth.square().sum()
     estimators = [dbsurf.get(call.format(n=n)) for n in COUNTS]
@@ -143,15 +147,10 @@ def main() -> None:
         writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
         writer.writeheader()
         writer.writerows(found)
-    text = PAGE.read_text()
     for name in PROBLEMS:
-        start, end = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
-        before, rest = text.split(start)
-        after = rest.split(end)[1]
-        rows = [row for row in found if row["problem"] == name]
-        text = f"{before}{start}{table(rows)}{end}{after}"
-        print(f"{PROBLEMS[name].title}\n{table(rows)}\n", flush=True)
-    PAGE.write_text(text)
+        text = table([row for row in found if row["problem"] == name])
+        insert(PAGE, name, text)
+        print(f"{PROBLEMS[name].title}\n{text}\n", flush=True)
 
 
 if __name__ == "__main__":

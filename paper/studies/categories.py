@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.distributions import Independent, OneHotCategorical
 
 import dbsurf
-from dbsurf.compare import trace_of_covariance
+from dbsurf import measure
 
 SIZES = {(1, 5): 20_000, (3, 5): 20_000, (20, 10): 8_000}  # coordinates, categories: draws
 COUNTS, SHARES, HIDDEN = (2, 4, 8), (0.0, 0.2, 0.5, 1.0), 16
@@ -49,19 +49,19 @@ def main() -> None:
                 sampler = dbsurf.samplers.Residual(share)
                 tried[f"Residual({share:g})"] = dbsurf.LeaveOneOut(n, sampler=sampler, debias=True)
             tried["StickBreaking"] = dbsurf.StickBreaking(n)
-            base = base_error = 1.0
-            for label, estimator in tried.items():
-                found = estimator.estimate(f, q, generator=random).grad.flatten(1).double()
-                trace, error = trace_of_covariance(found)
-                if label == "LOORF":
-                    base, base_error = trace, error
-                    continue
-                ratio = trace / base
-                spread = ratio * ((error / trace) ** 2 + (base_error / base) ** 2) ** 0.5
-                rows.append((coordinates, categories, n, label, ratio, spread))
+            spreads = {
+                label: measure.Spread.of(
+                    estimator.estimate(f, q, generator=random).grad.flatten(1).double()
+                )
+                for label, estimator in tried.items()
+            }
+            base = spreads.pop("LOORF")
+            for label, found in spreads.items():
+                ratio, error, *_ = measure.ratio(found, base)
+                rows.append((coordinates, categories, n, label, ratio, error))
                 print(
                     f"{coordinates:>2} x {categories:<2} n = {n}  {label:<14} "
-                    f"{ratio:6.3f} ± {spread:.3f}",
+                    f"{ratio:6.3f} ± {error:.3f}",
                     flush=True,
                 )
     if arguments.csv is not None:

@@ -65,8 +65,8 @@ def step_curves(
         own = [one for one in found if one.dataset == dataset]
         lines = []
         for one in own:
-            name = label(one.options.estimator, one.options.estimator_options)
-            lines.append(_line(one, name, EARLY, 1.0))
+            series = label(one.options.estimator, one.options.estimator_options)
+            lines.append(_line(one, series, EARLY, 1.0))
         known = [line.series for line in lines if line.series in marks]
         panels.append(
             Panel(

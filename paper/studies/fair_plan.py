@@ -25,7 +25,7 @@ BEYOND_TEMPERATURES = {0.25: 0.1, 1.0: 2.0}
 HELD_OUT, SEED_OF_CHOICE, PAPER_RATE = 5_000, 100, 3e-4
 SEEDS, SEEDS_OF_LONG = range(5), range(3)
 
-Do = Callable[[Options], dict[str, Any] | None]  # a run's summary; None if it is not to be had
+Do = Callable[[Options], dict[str, Any] | None]  # a run's summary; None if it is not finished
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ LONGEST = ("loorf", "dbsurf", "spotcheck")
 def entrants(dataset: str) -> tuple[Entrant, ...]:
     """All that is compared: at four evaluations of f, and in as much time as SpotCheck takes.
 
-    (Not with the most samples in at most that time: a hundredth of it, which the clock does not
-    tell, would decide.)
+    The nearest time is taken, not the longest below it: times are not known to a hundredth, which
+    could then change the choice.
     """
     times = fair_runs.read_times(TIMES)
     time = lambda one: times.get(fair_runs.time_name(one.estimator, one.n, one.options))  # noqa: E731

@@ -114,7 +114,8 @@ def front(found: list[Trained], times: Times) -> list[Block]:
     titles = ("Estimator", "Bias", "Time", *names)
     titles += ("In equal time", "Test bound", "Time to match LOORF")
     ordered = tuple(row for _, row in sorted(rows, key=lambda pair: pair[0]))
-    counts = dict.fromkeys(len(gaps) for gaps in (steps, in_time, bound) if gaps)
+    tests = (sum(gap.known for gap in gaps.values()) for gaps in (steps, in_time, bound))
+    counts = dict.fromkeys(count for count in tests if count)
     notes = (
         "Time: one step relative to LOORF's, on one CPU thread.",
         f"The last three columns have {', '.join(names)} in turn: the difference in equal time "
@@ -135,10 +136,11 @@ def _known(gaps: Iterable[tuple[Trained, Difference | None]]) -> Gaps:
 
 
 def _not_significant(gaps: Gaps) -> set[tuple[str, str]]:
-    """Where a difference is not significant, with Holm's correction over those with a test."""
+    """Where a difference is not significant, with Holm's correction, or cannot be tested."""
     tested = {place: gap.p for place, gap in gaps.items() if gap.known}
     adjusted = holm(list(tested.values()))
-    return {place for place, p in zip(tested, adjusted, strict=True) if p >= LEVEL}
+    significant = {place for place, p in zip(tested, adjusted, strict=True) if p < LEVEL}
+    return gaps.keys() - significant
 
 
 def _rates(found: list[Trained]) -> str:

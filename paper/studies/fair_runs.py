@@ -67,7 +67,7 @@ def trained(runs: list[Options]) -> list[Trained]:
         rows = {one.seed: read_metrics(one.folder()) for one in group}
         steps = np.array([row["step"] for row in rows[group[0].seed]], dtype=float)
         levels = {
-            seed: np.array([float(row["train_negative_elbo"] or 0) for row in own])
+            seed: np.array([row["train_negative_elbo"] for row in own], dtype=float)
             for seed, own in rows.items()
         }
         found.append(Trained(dataset, series, group[0], summaries, steps, levels))

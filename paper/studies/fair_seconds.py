@@ -16,6 +16,8 @@ from dbsurf_paper.report.document import Cell, Row, Table
 from dbsurf_paper.report.statistics import Difference, paired
 from fair_runs import BASELINE, Numbers, Times, Trained, time_key
 
+ROUNDING = 1e-12
+
 
 def gap_in_time(one: Trained, base: Trained, times: Times) -> Difference | None:
     """The difference of the training -ELBOs of 1,000 images when the first of the two ends."""
@@ -114,13 +116,15 @@ def reach_of(one: Trained, base: Trained, times: Times) -> Reach:
     known = [part for part in parts if part is not None]
     if whole is None or len(known) < len(parts) or len(parts) < 2:
         return Reach(whole, math.nan, time)
-    return Reach(whole, _half_interval(np.array(known)), time)
+    return Reach(whole, half_interval(np.array(known)), time)
 
 
-def _half_interval(parts: Numbers) -> float:
-    """Of a number of which these leave one seed out each."""
+def half_interval(parts: Numbers) -> float:
+    """Of a number of which these leave one seed out each; 0 if they are equal but for rounding."""
     from scipy import stats
 
+    if np.ptp(parts) <= ROUNDING * abs(parts.mean()):
+        return 0.0
     count = len(parts)
     error = math.sqrt((count - 1) / count * float(np.square(parts - parts.mean()).sum()))
     return float(stats.t.ppf(0.975, count - 1)) * error

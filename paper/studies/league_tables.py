@@ -9,6 +9,7 @@ import pandas as pd
 
 from dbsurf_paper.experiments.league.results import BLACK_BOX, QUADRATIC
 from dbsurf_paper.labels import estimator_name
+from dbsurf_paper.report.numbers import short
 
 SETS = ("Fashion-MNIST", "MNIST", "Omniglot")
 FEW, MANY = "2,000", "30,000"  # steps of training
@@ -104,7 +105,7 @@ def _ratio(table: pd.DataFrame, problem: str, name: str, evaluations: int) -> st
     rows = _at(table, evaluations)
     if (problem, name) not in rows.index:
         return "–"
-    return f"{rows.loc[(problem, name)].ratio:.2f}".replace("0.", ".", 1)
+    return short(rows.loc[(problem, name)].ratio, 2)
 
 
 def _short(ratio: float) -> str:

@@ -60,7 +60,7 @@ def base(dataset: str, estimator: str, extras: tuple[str, ...] = ()) -> TableOpt
     )
 
 
-def candidates(estimator: str, extras: tuple[str, ...]) -> list[dict[str, Any]]:
+def candidates(estimator: str) -> list[dict[str, Any]]:
     """Settings to choose from."""
     if estimator == "evolution":
         return [{"population": cells, "tournament": few} for cells, few in POPULATIONS]
@@ -80,7 +80,7 @@ def tune(estimator: str, extras: tuple[str, ...]) -> tuple[dict[str, Any], list[
     distinct cells; if there is none, the one of the highest mean over the data sets.
     """
     rows = []
-    for setting in candidates(estimator, extras):
+    for setting in candidates(estimator):
         for dataset in DATASETS:
             options = replace(
                 base(dataset, estimator, extras), seeds=TUNING_SEEDS, seed=TUNING_FROM, **setting
@@ -103,7 +103,7 @@ def tune(estimator: str, extras: tuple[str, ...]) -> tuple[dict[str, Any], list[
     chosen = cost[near].idxmin() if near.any() else accuracies.mean(axis=1).idxmax()
     for row in rows:
         row["chosen"] = row["setting"] == chosen
-    return next(s for s in candidates(estimator, extras) if name_of(s) == chosen), rows
+    return next(s for s in candidates(estimator) if name_of(s) == chosen), rows
 
 
 def plan() -> list[TableOptions]:

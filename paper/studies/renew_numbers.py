@@ -14,7 +14,11 @@ def main() -> None:
     for claim in CLAIMS:
         path = ROOT / claim.page
         text = path.read_text()
-        renewed = claim.renewed(text)
+        try:
+            renewed = claim.renewed(text)
+        except ValueError as error:
+            print(f"{claim.page}: {claim.text}: {error}")
+            continue
         if not claim.matches(text):
             print(f"{claim.page} no longer has: {claim.text}")
         if renewed != text:

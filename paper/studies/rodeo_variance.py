@@ -82,8 +82,7 @@ def main() -> None:
             found = line("rodeo", n, variance(rodeos[n]) / plain)
             print(f"{found}, {calls} calls at the fixed model", flush=True)
         for rate in options.rates:
-            for group in rodeos[n].fitter._adam.param_groups:
-                group["lr"] = rate
+            rodeos[n].fitted.lr = rate
             for _ in range(1_500):
                 learn(n, batches.next())
             found = line("rodeo", n, variance(rodeos[n]) / plain)

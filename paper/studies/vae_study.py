@@ -162,8 +162,9 @@ def arrived(table: pd.DataFrame) -> str:
 def over_loorf(runs: list[Run]) -> str:
     """Training and test -ELBO minus LOORF's of the same seed, the lowest mean first.
 
-    With several seeds it is the mean of the differences ± its standard error: runs of one seed have
-    the same initial weights and see the same images, so that most of the scatter cancels.
+    With several seeds it is the mean of the differences ± its standard error. Runs of one seed have
+    the same initial weights and see the same images; how much of the scatter cancels depends on the
+    data set (on MNIST none does).
     """
     datasets = list(dict.fromkeys(one.dataset for one in comparisons(runs)))
     found: dict[tuple[str, str], dict[int, Run]] = {}

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from claims import CLAIMS
-from claims.claim import NUMBER, PARAMETER, ROOT, Claim
+from claims.claim import NUMBER, PARAMETER, ROOT, Claim, sized
 
 PAGES = ("README.md",)
 PAGES += tuple(
@@ -32,8 +32,9 @@ IGNORED = [
     re.compile(r"\b(?:19|20)\d\d\b(?!,\d)"),  # years
     re.compile(r"NAS-Bench-201|CIFAR-100?|ImageNet16-120|GTX 1080|Apache-2\.0"),
     re.compile(
-        rf"\b(?:[Tt]ables?|[Ff]igures?|[Ss]ections?|[Aa]ppendix|propositions?) {PART}"
-        rf"(?:(?:,| and|, and) {PART})*"
+        rf"\b(?:(?:[Tt]able|[Ff]igure|[Ss]ection|[Aa]ppendix|[Pp]roposition) {PART}"
+        rf"|(?:[Tt]ables|[Ff]igures|[Ss]ections|[Pp]ropositions) {PART}"
+        rf"(?:(?:,| and|, and) {PART})*)"
     ),
     re.compile(rf"\b(?:n|p|α) = {LEVELS}"),  # at which parameters
     re.compile(r"(?<![\w.,])[01](?![\w.,]*\d)"),  # 0 and 1: "between 0 and 1", "1/n"
@@ -86,6 +87,7 @@ def test_a_number_without_a_source_is_found():
     text = "In table 1 of 2023, section 4.2, see [.5](a-1.md) and `x[3]`:\n\n## 7 words\n\n"
     text += "it is 12,345 or .25."
     assert NUMBER.findall(prose(text)) == [".5", "12,345", ".25"]
+    assert NUMBER.findall(prose("in section 4.2, 3.1 nats; sections 2 and 4.1")) == ["3.1"]
     assert NUMBER.findall(prose("<!-- a b --> 3 <!-- end of a b --> 4 ± 0.1, 3e-4 and -2")) == [
         "4", "0.1", "3e-4", "2",
     ]  # fmt: skip
@@ -98,3 +100,12 @@ def test_a_page_is_renewed():
     assert claim.renewed(text) == "It has .25 of\n1,000, in 2 rows. It has .25 of 1,000, too."
     assert claim.renewed(claim.renewed(text)) == claim.renewed(text)
     assert other.renewed(text) == text
+
+
+def test_a_number_whose_sign_changes_needs_other_words():
+    assert sized([0.25, -1.5], "+-", 2) == [".25", "1.50"]
+    with pytest.raises(ValueError, match="signs must be"):
+        sized([0.25, 1.5], "+-", 2)
+    claim = Claim("page.md", "is {} ahead", lambda: ["-.3"])
+    with pytest.raises(ValueError, match="numbers must be without a sign"):
+        claim.renewed("it is .5 ahead")

@@ -77,7 +77,7 @@ def test_the_fair_study(module, page, monkeypatch):
     assert (
         "| MNIST | rate of ARMS-D | 0.003 | 0.001 | +0.30 | +0.30 | +0.30 |" in text
     )  # a close choice
-    assert "| MNIST | LOORF | 0.001 | 0.003 |" not in text
+    assert "rate of LOORF" not in text
     assert "- 11 runs: revision abc1234, torch 2.13.0" in text
     assert "- MNIST: 7 that choose rates, 4 at these rates; not all there: LOORF, ARMS-D." in text
     assert "under way" in text
@@ -159,7 +159,7 @@ def test_seconds_until_the_last_value_of_another():
     sooner = ending_at("arms", [100.0, 100.0, 100.0])
     reach = fair_seconds.reach_of(sooner, base, times)
     assert (reach.steps, reach.seconds) == (pytest.approx(0.8), pytest.approx(1.2))
-    assert reach.cell().note == "1.20 to 1.20"  # all seeds are alike
+    assert reach.cell().note == ""  # all seeds are alike
     spread = fair_seconds.reach_of(ending_at("arms", [90.0, 100.0, 110.0]), base, times)
     assert spread.steps == pytest.approx(0.8)
     # Leaving one out: 80 / 95, 80 / 100, 80 / 105.

@@ -389,6 +389,13 @@ def test_a_run_that_is_to_be_done_again_is_not_taken_from_the_archive(tmp_path):
     assert (folders[0] / "summary.json").read_text() == "done again"
 
 
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "paper/studies").glob("*.py")), ids=lambda x: x.stem
+)
+def test_every_study_can_be_started(path):
+    importlib.import_module(path.stem)
+
+
 @pytest.mark.parametrize("name", ["vae_study", "league", "supernet_study"])
 def test_published_runs_are_those_that_the_study_looks_for(name, tmp_path):
     """Otherwise the study would run again what the documentation holds, or refuse it."""

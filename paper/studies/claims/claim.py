@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from dbsurf_paper.report import numbers
+
 ROOT = Path(__file__).parents[3]
 RESULTS = ROOT / "docs" / "results"
 Source = Callable[[], list[str]] | str
@@ -54,6 +56,8 @@ class Claim:
         if not callable(self.source):
             return text
         computed = self.source()
+        if not all(map(NUMBER.fullmatch, computed)):
+            raise ValueError(f"numbers must be without a sign, got {computed}: change the words")
         for match in reversed(self.matches(text)):
             assert len(computed) == len(match.groups()), f"{self.page}: {self.text!r}"
             for group, number in reversed(list(enumerate(computed, 1))):
@@ -68,5 +72,13 @@ def table(name: str) -> pd.DataFrame:
 
 def short(values: Iterable[float], digits: int) -> list[str]:
     """Numbers as the pages write them: without the 0 before the point."""
-    return [f"{value:.{digits}f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:.{digits}f}"
-            for value in values]  # fmt: skip
+    return [numbers.short(value, digits) for value in values]
+
+
+def sized(values: Iterable[float], signs: str, digits: int) -> list[str]:
+    """Sizes of numbers whose signs the words say: "+-" is one that is positive, one negative."""
+    found = list(values)
+    for value, sign in zip(found, signs, strict=True):
+        if value and (value > 0) != (sign == "+"):
+            raise ValueError(f"signs must be {signs}, got {found}: change the words")
+    return short(map(abs, found), digits)

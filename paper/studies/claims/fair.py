@@ -11,7 +11,6 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy import stats
 
 from claims.claim import (
     CHOOSE,
@@ -23,11 +22,13 @@ from claims.claim import (
     RESULTS,
     Claim,
     short,
+    sized,
     table,
 )
 from claims.measured import FAIR_SETS, GUMBEL, SETS, everywhere, fair, kept, later
 from dbsurf_paper.experiments.vae.comparisons import TABLE_1
 from dbsurf_paper.labels import file_name
+from fair_seconds import half_interval, reached
 
 PAGE = "docs/fair.md"
 MORE = "spotcheck checks=6"
@@ -76,10 +77,8 @@ def in_time(above: str, below: str, dataset: str) -> float:
 def matched(series: str, dataset: str = "mnist", stage: str = "seeds") -> float:
     """The share of LOORF's time after which an estimator is where LOORF ends."""
     steps, levels = mean_curve(dataset, series, stage)
-    goal = mean_curve(dataset, "loorf", stage)[1][-1]
-    i = int(np.flatnonzero(levels <= goal)[0])
-    share = (levels[i - 1] - goal) / (levels[i - 1] - levels[i])
-    needed = steps[i - 1] + share * (steps[i] - steps[i - 1])
+    needed = reached(steps, levels, float(mean_curve(dataset, "loorf", stage)[1][-1]))
+    assert needed is not None
     return float(needed / steps[-1] * time_of(series) / time_of("loorf"))
 
 
@@ -125,7 +124,7 @@ def correlations() -> list[str]:
         wide = own.pivot_table(index="seed", columns="estimator", values=measure)
         matrix = np.corrcoef(wide.dropna(axis=1).to_numpy().T)
         found.append(matrix[np.triu_indices(len(matrix), 1)].mean())
-    return short((abs(min(found)), max(found)), 2)
+    return sized((min(found), max(found)), "-+", 2)
 
 
 def without_seed_0() -> float:
@@ -213,13 +212,12 @@ def highest_ratio() -> float:
             kept = [levels for seed, (_, levels) in enumerate(own) if seed != left_out]
             means.append(np.mean(kept, 0))
         steps, (base, ours) = both[0][0][0], means
-        i = int(np.flatnonzero(ours <= base[-1])[0])
-        share = (ours[i - 1] - base[-1]) / (ours[i - 1] - ours[i])
-        return float((steps[i - 1] + share * (steps[i] - steps[i - 1])) / steps[-1])
+        needed = reached(steps, ours, float(base[-1]))
+        assert needed is not None
+        return needed / float(steps[-1])
 
     parts = np.array([steps_needed(seed) for seed in range(5)])
-    error = np.sqrt(4 / 5 * np.square(parts - parts.mean()).sum())
-    return 0.5 / (steps_needed(None) + float(stats.t.ppf(0.975, 4)) * float(error))
+    return 0.5 / (steps_needed(None) + half_interval(parts))
 
 
 def spread_of_seeds() -> list[str]:
@@ -401,7 +399,7 @@ CLAIMS = [
     ),
     claim(
         "`SpotCheck` ends {} below LOORF, and DBsurf {} above it",
-        lambda: short(map(abs, at_the_end("test_bound", "spotcheck", "dbsurf")), 1),
+        lambda: sized(at_the_end("test_bound", "spotcheck", "dbsurf"), "+-", 1),
     ),
     claim("The paper has 99.79 for LOORF and 98.66 for DBsurf after 1,000,000 steps", PAPER),
     claim("After [50,000 steps](#longer) on MNIST", PARAMETER),
@@ -484,7 +482,7 @@ CLAIMS = [
     ),
     claim(
         "level with ARMS-D ({} above) and DisARM ({})",
-        lambda: short((-over_rows("arms"), abs(over_rows("disarm"))), 1),
+        lambda: sized(map(over_rows, ("arms", "disarm")), "--", 1),
     ),
     claim(
         "over which the paper has leads of {} and {}",
@@ -500,7 +498,7 @@ CLAIMS = [
     ),
     claim(
         "level with LOORF ({} below) and DoubleCV ({} above) over all rows, and {} behind",
-        lambda: short(map(abs, map(above_by_bound, ("loorf", "doublecv", "disarm"))), 1),
+        lambda: sized(map(above_by_bound, ("loorf", "doublecv", "disarm")), "-++", 1),
     ),
     claim(
         "DBsurf's lead over LOORF is {}, {} and {} on MNIST",

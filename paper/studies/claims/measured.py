@@ -203,7 +203,7 @@ def by_own_rule() -> list[str]:
     return short(below_the_paper(SEARCHES[0], "mode")[1:2], 1)
 
 
-def reached(method: str) -> list[str]:
+def queries_to_reach(method: str) -> list[str]:
     rows = table("nas/table-search-reach.csv").set_index(["dataset", "method", "choice"])
     return [f"{rows.loc[(name, method, 'finalists')]['median']:.0f}" for name in IMAGES]
 

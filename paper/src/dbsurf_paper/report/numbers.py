@@ -13,6 +13,16 @@ def plus_minus(value: float, error: float, digits: int = 2) -> str:
     return f"{value:,.{digits}f} ± {error:,.{digits}f}"
 
 
+def short(value: float, digits: int) -> str:
+    """A number without the 0 before its point.
+
+    >>> short(0.25, 2), short(-0.5, 1), short(10.05, 2)
+    ('.25', '-.5', '10.05')
+    """
+    text = f"{value:.{digits}f}"
+    return text.replace("0.", ".", 1) if abs(value) < 1 else text
+
+
 def ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
     """Consecutive numbers joined into ranges.
 

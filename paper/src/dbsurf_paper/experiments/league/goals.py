@@ -135,7 +135,7 @@ def over_rodeo(found: Sequence[Outcome]) -> Measured:
 
 
 def over_peers(found: Sequence[Outcome]) -> Measured:
-    """Over the best black-box estimator that is not ours and asks f so often."""
+    """Over the best black-box estimator that is not ours and evaluates f as often."""
     for one, row in _rows(found, BITS, BLACK_BOX):
         peers = [
             peer

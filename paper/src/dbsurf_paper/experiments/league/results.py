@@ -157,8 +157,9 @@ def at_equal_time(one: Outcome, row: Row) -> float | None:
     LOORF's variance and time are known at a few numbers n of samples. Its time is fitted by a line
     in n, with errors in proportion to it; a row's time over LOORF's was taken in turns, so that it
     gives its time on that line. LOORF's variance is interpolated in the logarithm of n - 1, beyond
-    the last n it falls as 1 / (n - 1): so that LOORF is not held to whole numbers. None if the
-    clock does not say that more samples take more time.
+    the last n it falls as 1 / (n - 1): so that LOORF is not held to whole numbers. It has at least
+    the smallest n that was measured. None if the clock does not say that more samples take more
+    time.
     """
     base = sorted((r for r in one.rows if is_baseline(r)), key=lambda r: int(r["evaluations"]))
     usual = [r for r in base if r["evaluations"] in one.counts]
