@@ -18,7 +18,6 @@ from typing import Any
 import pandas as pd
 
 from dbsurf_paper.experiments.league import EXPERIMENTS, PRESETS, goals, options, report, study
-from dbsurf_paper.experiments.league.goals import OURS
 from dbsurf_paper.experiments.league.results import (
     BLACK_BOX,
     FLAGSHIP,
@@ -36,7 +35,6 @@ from pages import insert, of_kind, origins, publish, restore, save_csv, save_fig
 RUNS, RESULTS = Path("runs/league"), Path("docs/results/league")
 PAGE, SPOTCHECK = Path("docs/league.md"), Path("docs/spotcheck.md")
 CHOOSE, CONTROL = Path("docs/choose.md"), Path("docs/quadratic.md")
-PEERS = ("bitflip", "ugc")  # younger than the rest, too
 _FEW = {"along": 0, "converge": 1, "evaluations": (2, 4, 8), "steps": 1_000, "draws": 100}
 _POOLED = ("spotcheck pooled=true", "spotcheck checks=3 pooled=true")
 _GATES = (
@@ -45,7 +43,8 @@ _GATES = (
     *_POOLED,
     QUADRATIC,
     "mdsurf",
-    *PEERS,
+    "bitflip",
+    "ugc",
     "reinmax",
 )
 #: Problems with a few estimators.
@@ -56,7 +55,7 @@ CHOSEN: dict[str, dict[str, Any]] = {
 }
 #: Further seeds of the problems whose rows pages quote, with a few estimators.
 MORE_SEEDS, SEEDED = (1, 2), (FLAGSHIP, QUADRATIC, "reinmax")
-TABLES = ("table", "table-searched")  # where f has no gradient
+MORE_SEEDS_OF = ("vae", "categorical-vae", "network")
 
 
 def plan() -> list[options.Options]:
@@ -66,23 +65,13 @@ def plan() -> list[options.Options]:
         for one in options.every(replace(PRESETS["laptop"], resume=True))
     ]
     long = [one for one in runs if one.steps == options.LONG]
-    categorical = [one for one in runs if one.problem == "categorical-vae"]
-    alone = [one for one in runs if one.problem not in TABLES and not one.estimators]
-    runs += [replace(one, along=0, estimators=(QUADRATIC, BLACK_BOX)) for one in long]
-    # Measured again after the whole run, when the network of QuadraticCV had become smaller.
-    runs += [replace(one, estimators=OURS) for one in categorical]
-    runs += [
-        replace(one, along=0 if one in long else one.along, estimators=(FLAGSHIP,)) for one in alone
-    ]
-    again = ("vae", "categorical-vae", "network")
+    short = [one for one in runs if one.problem in MORE_SEEDS_OF and one not in long]
+    for names in ((QUADRATIC, BLACK_BOX), (FLAGSHIP,)):
+        runs += [replace(one, along=0, estimators=names) for one in long]
     for seed in MORE_SEEDS:
-        cheap = [one for one in alone if one.problem in again and one not in long]
-        few: dict[str, Any] = {"seed": seed, "estimators": SEEDED, "evaluations": (4,)}
-        runs += [replace(one, **few) for one in cheap]
-        few |= {"along": 0, "estimators": (FLAGSHIP, QUADRATIC)}
-        runs += [replace(one, **few) for one in long]
-    bits = [one for one in alone if one.problem in ("vae", "network") and one not in long]
-    runs += [replace(one, estimators=PEERS) for one in bits]
+        few: dict[str, Any] = {"seed": seed, "evaluations": (4,)}
+        runs += [replace(one, **few, estimators=SEEDED) for one in short]
+        runs += [replace(one, **few, along=0, estimators=(FLAGSHIP, QUADRATIC)) for one in long]
     return [replace(one, out=RUNS / one.name()) for one in runs]
 
 
