@@ -11,8 +11,8 @@ from dbsurf_paper.labels import dataset_name, estimator_name
 from dbsurf_paper.report.document import Block, Bullets, Cell, Row, Table
 from dbsurf_paper.report.statistics import Difference, Mean, holm, paired
 from differences import LEVEL, SHOWN, gap_of
-from fair_runs import BASELINE, MEASURED, Times, Trained, evaluations, time_key
-from fair_seconds import gap_in_time, reach_of
+from fair_runs import BASELINE, MEASURED, PROCESSOR, Times, Trained, evaluations, time_key
+from fair_seconds import gap_in_time, reach_of, share_text
 
 MARK = "°"  # marks what is not significant
 PARTS = 5  # of a training, at whose ends a lead is shown
@@ -101,7 +101,7 @@ def front(found: list[Trained], times: Times) -> list[Block]:
             cells.append(
                 _in_turn([_value(gaps.get(place), place in its_marked) for place in places])
             )
-        cells.append(_in_turn([_share(soon.get(place)) for place in places]))
+        cells.append(_in_turn([share_text(soon.get(place)) for place in places]))
         rows.append((steps[series, one.dataset].value, Row(tuple(cells))))
     if not rows:
         return []
@@ -117,7 +117,8 @@ def front(found: list[Trained], times: Times) -> list[Block]:
     tests = (sum(gap.known for gap in gaps.values()) for gaps in (steps, in_time, bound))
     counts = dict.fromkeys(count for count in tests if count)
     notes = (
-        "Time: one step relative to LOORF's, on one CPU thread.",
+        f"Time: one step relative to LOORF's, on one thread of an {PROCESSOR}. The fair study has "
+        "other processors too, on which an estimator's own share of a step is another.",
         f"The last three columns have {', '.join(names)} in turn: the difference in equal time "
         "instead of equal steps, the difference by the 100-sample bound on test images, and the "
         "fraction of LOORF's training time needed to reach LOORF's final value.",
@@ -163,10 +164,6 @@ def _rounded(gap: Difference | None, marked: bool) -> Cell:
 
 def _value(gap: Difference | None, marked: bool) -> str:
     return "–" if gap is None else f"{gap.value:+.1f}{MARK if marked else ''}"
-
-
-def _share(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}"
 
 
 def _in_turn(texts: list[str]) -> Cell:

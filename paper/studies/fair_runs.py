@@ -27,6 +27,7 @@ MEASURED = {
 }
 BASELINE = "loorf"
 USUAL = 4  # evaluations of f in a step, where nothing else is said
+PROCESSOR = "AMD EPYC"  # whose times are the study's; those of others are shown beside them
 Numbers = npt.NDArray[np.float64]
 Times = Mapping[str, float]  # milliseconds of a step
 
@@ -132,9 +133,16 @@ def rows_of(runs: Mapping[str, list[Options]]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def read_times(path: Path) -> dict[str, float]:
+def read_times(path: Path, processor: str = PROCESSOR) -> dict[str, float]:
     """Milliseconds of a step by estimator and n."""
     if not path.exists():
         return {}
     table = pd.read_csv(path)
+    table = table[table.processor == processor]
     return dict(zip(table.estimator, table.milliseconds, strict=True))
+
+
+def times_by_processor(path: Path) -> dict[str, dict[str, float]]:
+    """The same for every processor on which steps were timed, by its name without trade marks."""
+    names = dict.fromkeys(pd.read_csv(path).processor) if path.exists() else ()
+    return {name.replace("(R)", ""): read_times(path, name) for name in names}

@@ -7,6 +7,7 @@ alone: the error of the milliseconds is not in them.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -170,3 +171,31 @@ def reach_table(found: list[Trained], times: Times, rate: str = "at its best rat
         "missing where the value is not reached when one seed is left out."
     )
     return Table(caption, ("Estimator", "steps", "seconds"), tuple(rows))
+
+
+def processor_table(found: list[Trained], times: Mapping[str, Times]) -> Table | None:
+    """What a step takes over LOORF's, and the seconds until LOORF's last value, by processor."""
+    base = {one.dataset: one for one in found if one.series == BASELINE}
+    if len(times) < 2 or not base:
+        return None
+    rows = []
+    for series in dict.fromkeys(one.series for one in found if one.series != BASELINE):
+        cells = [Cell(estimator_name(series))]
+        own = {one.dataset: one for one in found if one.series == series}
+        for here in times.values():
+            reached = {name: reach_of(own[name], base[name], here) for name in base if name in own}
+            ratio = next(iter(reached.values())).time
+            shares = [reached[name].seconds if name in own else None for name in base]
+            cells += [Cell(share_text(ratio)), Cell(", ".join(map(share_text, shares)))]
+        rows.append(Row(tuple(cells)))
+    caption = (
+        "The time of a training step over that of LOORF's, and the seconds until LOORF's last "
+        f"value over LOORF's on {', '.join(map(dataset_name, base))} in turn, with the times that "
+        "a step takes on each processor."
+    )
+    titles = (title for name in times for title in (f"step, {name}", f"to match, {name}"))
+    return Table(caption, ("Estimator", *titles), tuple(rows))
+
+
+def share_text(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"

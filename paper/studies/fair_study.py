@@ -90,6 +90,7 @@ def state(choices: Collection[Options]) -> str:
 def report() -> None:
     """Tables and figures from the finished runs."""
     times = fair_runs.read_times(fair_plan.TIMES)
+    by_processor = fair_runs.times_by_processor(fair_plan.TIMES)
     tried = {dataset: fair_plan.rates_tried(dataset) for dataset in DATASETS}
     hot = {dataset: fair_plan.tried_temperatures(dataset, look) for dataset in DATASETS}
     in_words = {
@@ -126,6 +127,7 @@ def report() -> None:
             *(fair_seconds.seconds_table(short, name, times) for name in (BASELINE, *FORMS))
         ),
         "reaching": texts(*reaches, *leads),
+        "processors": texts(fair_seconds.processor_table(whole, by_processor)),
         "longer": texts(
             *fair_report.results(
                 fifty, times, f"every estimator at its best rate, at most {fair_plan.LONG_RATE:g}"
@@ -139,7 +141,7 @@ def report() -> None:
             *fair_report.results(farthest, times, "all at the paper's rate, one seed"),
             fair_seconds.reach_table(farthest, times, "at the paper's rate"),
         ),
-        "goals": texts(goal_table(to_come, whole, longer, times)),
+        "goals": texts(goal_table(to_come, whole, longer, by_processor)),
         "table 1": texts(
             fair_table1.value_table(small[fair_table1.ELBO]),
             *(fair_table1.gap_table(own, one) for one, own in small.items()),
@@ -201,7 +203,8 @@ if __name__ == "__main__":
     if not given.report:
         if "times" in given.stage:
             forms = [(one.estimator, one.n, one.options) for one in fair_plan.timed()]
-            save_csv(fair_times.milliseconds(forms, fair_plan.BASE.batch), fair_plan.TIMES)
+            measured = fair_times.milliseconds(forms, fair_plan.BASE.batch)
+            save_csv(fair_times.beside(fair_plan.TIMES, measured), fair_plan.TIMES)
         for stage in (one for one in given.stage if one != "times"):
             carry_out(
                 stage,

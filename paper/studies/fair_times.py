@@ -6,6 +6,7 @@ import random
 import statistics
 import time
 from collections.abc import Collection
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -50,6 +51,14 @@ def milliseconds(forms: Collection[tuple[str, int, tuple[str, ...]]], batch: int
     )
     table["processor"] = environment()["processor"]
     return table
+
+
+def beside(path: Path, measured: pd.DataFrame) -> pd.DataFrame:
+    """What was measured now, with what the file has of other processors."""
+    if not path.exists():
+        return measured
+    known = pd.read_csv(path)
+    return pd.concat([known[~known.processor.isin(measured.processor)], measured])
 
 
 def _trainer(

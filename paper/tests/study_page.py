@@ -33,6 +33,7 @@ MARKS += (
     "figure longest",
     "figure figure1-upper",
     "differences",
+    "processors",
     "fair",
 )
 

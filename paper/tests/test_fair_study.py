@@ -18,6 +18,7 @@ import fair_report
 import fair_runs
 import fair_seconds
 import fair_table1
+import fair_times
 from dbsurf_paper.commands.parsing import parse
 from handmade import vae_run
 from study_page import study
@@ -34,6 +35,12 @@ def module(page: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setattr(plan, "TIMES", found.RESULTS / "times.csv")
     found.RESULTS.mkdir()
     return found
+
+
+def write_times(times: dict[str, float]) -> None:
+    """The milliseconds of a step by estimator and n."""
+    table = pd.DataFrame({"estimator": times.keys(), "milliseconds": times.values()})
+    table.assign(processor=fair_runs.PROCESSOR).to_csv(plan.TIMES, index=False)
 
 
 def fair_run(options, elbo: float) -> None:
@@ -64,9 +71,10 @@ def test_the_fair_study(module, page, monkeypatch):
     for one in planned[:4]:
         level = {"loorf": 118.0 + one.seed, "arms": 116.0 + 2 * one.seed}[one.estimator]
         fair_run(one, level)
-    plan.TIMES.write_text("estimator,milliseconds\nloorf n=4,5.0\narms n=4,10.0\n")
+    write_times({"loorf n=4": 5.0, "arms n=4": 10.0})
     module.report()
     text = page.read_text()
+    assert "by processor" not in text
     assert "| ARMS-D | 129.00 | 119.30 | **119.00** | 151.00 |" in text
     assert "| ARMS-D | 4 | 0.003 | 2 | **117.00 ± 1.00** |" in text
     assert "| 10.0 |" in text
@@ -81,6 +89,18 @@ def test_the_fair_study(module, page, monkeypatch):
     assert "- 11 runs: revision abc1234, torch 2.13.0" in text
     assert "- MNIST: 7 that choose rates, 4 at these rates; not all there: LOORF, ARMS-D." in text
     assert "under way" in text
+    others = pd.DataFrame({"estimator": ["loorf n=4", "arms n=4"], "milliseconds": [4.0, 5.0]})
+    others = fair_times.beside(plan.TIMES, others.assign(processor="Another"))
+    assert len(fair_times.beside(plan.TIMES, others)) == len(others) == 4  # measured anew
+    others.to_csv(plan.TIMES, index=False)
+    both = fair_runs.times_by_processor(plan.TIMES)
+    table = fair_seconds.processor_table(fair_runs.trained(planned), both)
+    assert table.titles[1::2] == ("step, AMD EPYC", "step, Another")
+    (row,) = table.rows
+    assert [cell.text for cell in row.cells] == ["ARMS-D", "2.00", "1.85", "1.25", "1.16"]
+    module.report()
+    text = page.read_text()
+    assert "| ARMS-D | 0.93 | 1.85 (" in text  # by the study's processor
     options = plan.run_of("mnist", plan.Entrant("loorf"), 3e-4, 0, 200_000)
     fair_run(replace(options, evaluate_every=5_000), 99.0)
     for name in ("arms", "loorf"):
@@ -261,9 +281,9 @@ def test_goals_of_the_fair_study(module, page, monkeypatch):
     ours = Entrant("spotcheck", 2)
     monkeypatch.setattr(plan, "ENTRANTS", (Entrant("loorf"), Entrant("reinmax"), ours))
     assert plan.entrants("mnist") == plan.ENTRANTS  # nothing is known of times
-    times = "estimator,milliseconds\nloorf n=4,10\nloorf n=5,13\nloorf n=6,15\nspotcheck n=2,"
+    times = {"loorf n=4": 10.0, "loorf n=5": 13.0, "loorf n=6": 15.0}
     for time, others in ((9.0, ()), (11.0, ()), (12.9, (Entrant("loorf", 5),))):
-        plan.TIMES.write_text(f"{times}{time}\n")
+        write_times({**times, "spotcheck n=2": time})
         assert plan.entrants("mnist") == (*plan.ENTRANTS, *others)
 
     def do(options):
@@ -289,6 +309,7 @@ def test_goals_of_the_fair_study(module, page, monkeypatch):
     assert "| LOORF n=5 | 5 | 0.001 | 5 |" in text
     assert "from LOORF n=5** | – | – |" in text  # the nearest of the unbiased ones
     assert "| SpotCheck: at most 0.5 nats above ReinMax | **met: -0.96 (" in text
+    assert "within 0.5 of LOORF's seconds, AMD EPYC | " in text
     assert "| SpotCheck | none | 1.29 | -7.0 (-7.0 to -6.9) |" in text
     assert "| SpotCheck: below ReinMax by the test bound after 50,000 steps | – | – | – |" in text
     assert "to come" not in text
@@ -299,8 +320,8 @@ def test_goals_of_the_fair_study(module, page, monkeypatch):
     assert "from LOORF n=5; MDsurf to come | – | – |" in page.read_text()
     # With more checks, the others have as much time; the other form of SpotCheck is no rival.
     monkeypatch.setattr(plan, "ENTRANTS", plan.ENTRANTS[:-1])
-    more = "spotcheck checks=6 n=2,15.2\nreinmax n=4,11\nreinmax n=5,14\n"
-    plan.TIMES.write_text(f"{times}12.9\n{more}")
+    more = {"spotcheck checks=6 n=2": 15.2, "reinmax n=4": 11.0, "reinmax n=5": 14.0}
+    write_times({**times, "spotcheck n=2": 12.9, **more})
     in_time = (plan.MORE_CHECKS, Entrant("loorf", 6), Entrant("reinmax", 5))
     assert plan.entrants("mnist") == (*plan.ENTRANTS, Entrant("loorf", 5), *in_time)
     assert plan.entrants("omniglot") == (*plan.ENTRANTS, Entrant("loorf", 5))
