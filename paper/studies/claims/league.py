@@ -6,13 +6,18 @@ from collections.abc import Iterable
 from functools import partial
 
 from claims.claim import PARAMETER, Claim, short, table
-from claims.fair import in_time, step_over_loorf
+from claims.fair_values import (
+    FAIR_SETS,
+    everywhere,
+    in_time,
+    later,
+    step_over_loorf,
+)
 from claims.measured import (
     ALONG,
     BITS,
     CLASSES,
     COMMON,
-    FAIR_SETS,
     GATES,
     LATE,
     NETWORK,
@@ -22,10 +27,8 @@ from claims.measured import (
     TWO_LAYERS,
     VALUES,
     both,
-    everywhere,
     extremes,
     gaps,
-    later,
     over_seeds,
     ratio,
 )

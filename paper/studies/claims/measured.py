@@ -33,9 +33,7 @@ TABLES = [
 ]
 POOLED = "spotcheck pooled=true"
 VALUES = "quadraticcv uses=values"
-GUMBEL = "gumbelsoftmax temperature=0.25"
 SEARCHES = ("dbsurf, 0.05", "loorf, 0.05")
-FAIR_SETS = ("mnist", "fashion-mnist", "omniglot")
 
 
 def ratio(estimator: str, problem: str, evaluations: int = 4) -> float:
@@ -82,53 +80,6 @@ def gaps(above: str, below: str, measure: str = "train_negative_elbo") -> list[f
     """Differences of means over the same seeds, data set by data set, after 10,000 steps."""
     rows = table("vae/table1.csv").set_index(["dataset", "estimator"])[measure]
     return [float(rows[name, above] - rows[name, below]) for name in SETS]
-
-
-def fair(
-    above: str,
-    below: str,
-    measure: str = "train_negative_elbo",
-    dataset: str = "mnist",
-    stage: str = "seeds",
-) -> float:
-    """The mean difference over seeds, every estimator at its own best rate."""
-    rows = table("fair/runs.csv")
-    rows = rows[(rows.stage == stage) & (rows.dataset == dataset)]
-    wide = rows.pivot_table(index="seed", columns="estimator", values=measure)
-    return float((wide[above] - wide[below]).dropna().mean())
-
-
-def everywhere(above: str, below: str, measure: str = "train_negative_elbo") -> list[float]:
-    """The same on all data sets."""
-    return [fair(above, below, measure, dataset) for dataset in FAIR_SETS]
-
-
-def later(above: str, below: str, measure: str = "train_negative_elbo") -> list[float]:
-    """The same after 50,000 steps."""
-    return [fair(above, below, measure, dataset, "long") for dataset in FAIR_SETS[:2]]
-
-
-def kept(below: str, above: str) -> list[float]:
-    """A lead after 50,000 steps on MNIST, by the training -ELBO and by the bound on test images."""
-    measures = ("train_negative_elbo", "test_bound")
-    return [fair(above, below, measure, stage="long") for measure in measures]
-
-
-def better_rate() -> list[str]:
-    """The least and the most that LOORF gains from its best rate, over the paper's."""
-    rows = table("vae/table1.csv").set_index(["dataset", "estimator"]).train_negative_elbo
-    best = table("fair/runs.csv")
-    best = best[(best.stage == "seeds") & (best.estimator == "loorf")]
-    best = best.groupby("dataset").train_negative_elbo.mean()
-    found = [float(rows[name, "loorf"] - best[name]) for name in SETS]
-    return [f"{min(found):.0f}", f"{max(found):.0f}"]
-
-
-def farthest(*names: str) -> list[str]:
-    """Training -ELBO after 200,000 steps of the fair study."""
-    rows = table("fair/runs.csv")
-    rows = rows[rows.stage == "longest"].set_index("estimator").train_negative_elbo
-    return [f"{rows[name]:.2f}" for name in names]
 
 
 def variances() -> list[float]:

@@ -11,8 +11,14 @@ import pandas as pd
 from scipy import stats
 
 from claims.claim import PARAMETER, RESULTS, Claim, short, sized, table
-from claims.fair import step_over_loorf
-from claims.measured import SETS, gaps, variances
+from claims.fair_values import (
+    step_over_loorf,
+)
+from claims.measured import (
+    SETS,
+    gaps,
+    variances,
+)
 from dbsurf_paper.report.statistics import holm
 from differences import LEVEL
 from fair_seconds import reached
