@@ -54,6 +54,29 @@ def test_the_share_is_the_regression_of_one_gradient_on_the_difference():
     assert torch.equal(known.sums, before)
 
 
+def test_the_errors_of_the_first_calls_do_not_decide_the_share():
+    """A quadratic whose slopes nearly cancel its curvature, which is not known at first.
+
+    The first estimate has ten thousand times the variance of leave-one-out, all later ones have
+    hardly any.
+    """
+    logits = torch.randn(40, generator=torch.Generator().manual_seed(4), dtype=f64)
+    dist = Independent(Bernoulli(logits=logits.expand(50, 40)), 1)
+    estimator = dbsurf.SpotCheck(2, size=40).double()
+    random = torch.Generator().manual_seed(5)
+
+    def variance(one: dbsurf.Estimator) -> float:
+        grads = one.estimate(lambda x: (x - 0.499).square().mean(-1), dist, generator=random).grad
+        return float(grads.var(0).sum())
+
+    plain = variance(dbsurf.LOORF(4))
+    assert variance(estimator) > 1e3 * plain
+    later = [variance(estimator) for _ in range(150)]
+    checked = [value for value in later if value < 0.1 * plain]
+    assert len(checked) > 120  # others try plain samples, at first every second call
+    assert max(checked[-100:]) < 1e-3 * plain
+
+
 def test_it_is_off_where_leave_one_out_is_much_worse():
     estimator = dbsurf.SpotCheck(2, size=3).double()
     estimator.fade.tried.fill_(10.0)

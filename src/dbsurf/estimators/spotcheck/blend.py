@@ -18,6 +18,8 @@ from dbsurf.estimators.spotcheck.cells import Sizes
 from dbsurf.gradient.fitting import mix, ratio
 
 PRIOR = 0.01  # weight of the share that all bits together have, in mean weights of a bit
+WARM = 20  # calls that check before any of them counts
+GROWTH = 3.0  # call t counts in proportion to t ** GROWTH, until the decay makes it less
 
 
 class Blended(NamedTuple):
@@ -35,18 +37,23 @@ class Blended(NamedTuple):
 class Blend(nn.Module):
     """The share of leave-one-out in the gradient of every bit.
 
+    The first calls, whose curvatures are not learned yet, may have errors many thousand times as
+    large as later ones. If they counted as much, they would decide the share for hundreds of calls.
+
     Args:
         count: number of bits.
-        decay: factor on the sums at each call that checks.
+        decay: factor on the sums at each call that checks, at most.
     """
 
     sums: Tensor
+    calls: Tensor
 
     def __init__(self, count: int, decay: float) -> None:
         super().__init__()
         self.decay = decay
         # by bit: decayed sums of checked * difference, and of difference ** 2
         self.register_buffer("sums", torch.zeros(2, count))
+        self.register_buffer("calls", torch.zeros(()))  # that checked
 
     @classmethod
     def of(cls, sizes: Sizes, decay: float) -> Blend | None:
@@ -70,4 +77,9 @@ class Blend(nn.Module):
         """Add one call to the sums, if a boolean tensor says so."""
         checked, difference = seen
         new = torch.stack([checked * difference, difference.square()]).sum(1)  # (2, M)
-        mix(self.decay, [self.sums], [new], whole=True, when=when)
+        counted = self.calls - WARM
+        growing = (counted.clamp(min=0) / (counted + 1).clamp(min=1)) ** GROWTH
+        keep = growing.clamp(max=self.decay)
+        # (A product, not a choice, so that also then nothing is learned from what is not finite.)
+        kept = mix(keep, [self.sums], [new * (counted >= 0)], whole=True, when=when)
+        self.calls.add_(kept)
