@@ -56,9 +56,6 @@ CHOSEN: dict[str, dict[str, Any]] = {
 #: Further seeds of the problems whose rows pages quote, with a few estimators.
 MORE_SEEDS, SEEDED = (1, 2), (FLAGSHIP, QUADRATIC, "reinmax")
 MORE_SEEDS_OF = ("vae", "categorical-vae", "network")
-#: Problems on which SpotCheck was measured again after all others, when its share of leave-one-out
-#: had changed. (Categoricals have no such share, and tables no gradient.)
-CHANGED = ("quadratic", "network", "vae", "two-layer-vae")
 
 
 def plan() -> list[options.Options]:
@@ -69,8 +66,6 @@ def plan() -> list[options.Options]:
     ]
     long = [one for one in runs if one.steps == options.LONG]
     short = [one for one in runs if one.problem in MORE_SEEDS_OF and one not in long]
-    again = [one for one in runs if one.problem in CHANGED and one not in long]
-    runs += [replace(one, estimators=(FLAGSHIP,)) for one in again]
     for names in ((QUADRATIC, BLACK_BOX), (FLAGSHIP,)):
         runs += [replace(one, along=0, estimators=names) for one in long]
     for seed in MORE_SEEDS:

@@ -18,8 +18,8 @@ from dbsurf.estimators.spotcheck.cells import Sizes
 from dbsurf.gradient.fitting import mix, ratio
 
 PRIOR = 0.01  # weight of the share that all bits together have, in mean weights of a bit
-WARM = 20  # calls that check before any of them counts
-GROWTH = 3.0  # call t counts in proportion to t ** GROWTH, until the decay makes it less
+RECENT = 0.5  # factor at each call, for what the last ones have shown
+START_OVER = 0.02  # of what a call showed on average, below which the sums start over
 
 
 class Blended(NamedTuple):
@@ -38,22 +38,25 @@ class Blend(nn.Module):
     """The share of leave-one-out in the gradient of every bit.
 
     The first calls, whose curvatures are not learned yet, may have errors many thousand times as
-    large as later ones. If they counted as much, they would decide the share for hundreds of calls.
+    large as later ones, and would decide the share for hundreds of calls. So the sums start over
+    when the last calls show much smaller differences than they hold.
 
     Args:
         count: number of bits.
-        decay: factor on the sums at each call that checks, at most.
+        decay: factor on the sums at each call that checks.
     """
 
     sums: Tensor
     calls: Tensor
+    recent: Tensor
 
     def __init__(self, count: int, decay: float) -> None:
         super().__init__()
         self.decay = decay
         # by bit: decayed sums of checked * difference, and of difference ** 2
         self.register_buffer("sums", torch.zeros(2, count))
-        self.register_buffer("calls", torch.zeros(()))  # that checked
+        self.register_buffer("calls", torch.zeros(()))  # decayed number of calls in the sums
+        self.register_buffer("recent", torch.zeros(()))  # difference ** 2 of the last few calls
 
     @classmethod
     def of(cls, sizes: Sizes, decay: float) -> Blend | None:
@@ -77,9 +80,11 @@ class Blend(nn.Module):
         """Add one call to the sums, if a boolean tensor says so."""
         checked, difference = seen
         new = torch.stack([checked * difference, difference.square()]).sum(1)  # (2, M)
-        counted = self.calls - WARM
-        growing = (counted.clamp(min=0) / (counted + 1).clamp(min=1)) ** GROWTH
-        keep = growing.clamp(max=self.decay)
-        # (A product, not a choice, so that also then nothing is learned from what is not finite.)
-        kept = mix(keep, [self.sums], [new * (counted >= 0)], whole=True, when=when)
-        self.calls.add_(kept)
+        size = new[1].sum()
+        recent = RECENT * self.recent + (1 - RECENT) * size
+        # (Before the first call this is no number, and nothing is less than that.)
+        start_over = recent < START_OVER * (self.sums[1].sum() / self.calls)
+        keep = torch.where(start_over, 0, torch.full_like(self.calls, self.decay))
+        one = torch.ones_like(self.calls)
+        kept = mix(keep, [self.sums, self.calls], [new, one], whole=True, when=when)
+        self.recent.copy_(torch.where(kept, recent, self.recent))
