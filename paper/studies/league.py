@@ -4,8 +4,9 @@ Run with `python paper/studies/league.py`. It does the problems of `dbsurf leagu
 other, hours on one core, then the long trainings once more with QuadraticCV and SpotCheck learning
 along from their first step, and a few estimators on two further models. Finished runs, here or in
 the documentation's `runs.zip`, are not repeated, and a broken one goes on from its checkpoint.
-`--run WORD ...` does those with one of these words in their name, `--again` does them even if the
-documentation has them. `--report` only writes what the finished runs say.
+`--run WORD ...` does those of that name, or with that word in their name if none is called so;
+`--again` does them even if the documentation has them. `--report` only writes what the finished
+runs say.
 """
 
 from __future__ import annotations
@@ -73,6 +74,17 @@ def plan() -> list[options.Options]:
         runs += [replace(one, **few, estimators=SEEDED) for one in short]
         runs += [replace(one, **few, along=0, estimators=(FLAGSHIP, QUADRATIC)) for one in long]
     return [replace(one, out=RUNS / one.name()) for one in runs]
+
+
+def asked(words: list[str]) -> list[options.Options]:
+    """The runs of these names; for a word that is no name, all that have it in theirs."""
+    runs = plan()
+    names = {one.name() for one in runs}
+    return [
+        one
+        for one in runs
+        if any(word == one.name() if word in names else word in one.name() for word in words)
+    ]
 
 
 def rows(found: list[Outcome]) -> pd.DataFrame:
@@ -143,7 +155,7 @@ if __name__ == "__main__":
     parser.add_argument("--again", action="store_true", help="even if the documentation has them")
     arguments = parser.parse_args()
     RUNS = arguments.runs
-    wanted = [one for one in plan() if any(word in one.name() for word in arguments.run)]
+    wanted = asked(arguments.run)
     again = {one.name() for one in wanted} if arguments.again else set()
     restore(RESULTS / "runs.zip", RUNS, again)
     if not arguments.report:

@@ -242,6 +242,8 @@ def test_the_league(page, monkeypatch):
     module.write()
     text = page.read_text()
     assert len(module.plan()) == 37
+    assert len(module.asked(["vae-mnist-2000-seed0"])) == 1  # not of those that end so
+    assert len(module.asked(["network", "gates"])) == 5
     assert "Finished runs behind the tables: 2 of 37." in text
     assert "| mnist VAE | 2 | – | 0.150 (0.120 to 0.180) | 0.010 (0.010 to 0.010) |" in text
     assert "dbsurf league --problem vae --dataset omniglot --steps 30000" in text
