@@ -31,7 +31,7 @@ from dbsurf_paper.report.document import Block, Chart
 from dbsurf_paper.report.markdown import block_text
 from findings import lowest_at_four
 from league_tables import by_learning, control_variates, on_bits
-from pages import insert, of_kind, origins, publish, restore, save_csv, save_figure
+from pages import asked, insert, of_kind, origins, publish, restore, save_csv, save_figure
 
 RUNS, RESULTS = Path("runs/league"), Path("docs/results/league")
 PAGE, SPOTCHECK = Path("docs/league.md"), Path("docs/spotcheck.md")
@@ -74,17 +74,6 @@ def plan() -> list[options.Options]:
         runs += [replace(one, **few, estimators=SEEDED) for one in short]
         runs += [replace(one, **few, along=0, estimators=(FLAGSHIP, QUADRATIC)) for one in long]
     return [replace(one, out=RUNS / one.name()) for one in runs]
-
-
-def asked(words: list[str]) -> list[options.Options]:
-    """The runs of these names; for a word that is no name, all that have it in theirs."""
-    runs = plan()
-    names = {one.name() for one in runs}
-    return [
-        one
-        for one in runs
-        if any(word == one.name() if word in names else word in one.name() for word in words)
-    ]
 
 
 def rows(found: list[Outcome]) -> pd.DataFrame:
@@ -155,7 +144,8 @@ if __name__ == "__main__":
     parser.add_argument("--again", action="store_true", help="even if the documentation has them")
     arguments = parser.parse_args()
     RUNS = arguments.runs
-    wanted = asked(arguments.run)
+    names = asked(arguments.run, [one.name() for one in plan()])
+    wanted = [one for one in plan() if one.name() in names]
     again = {one.name() for one in wanted} if arguments.again else set()
     restore(RESULTS / "runs.zip", RUNS, again)
     if not arguments.report:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import zipfile
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,6 +21,15 @@ from dbsurf_paper.runs.sealed import read_sealed
 DIGITS = 6  # of numbers in tables, if nothing else is said
 B = TypeVar("B", Table, Chart)
 KEPT = ("config.json", "environment.json", "rows.json", "summary.json", "*.csv")  # of every run
+
+
+def asked(words: Iterable[str], names: Collection[str]) -> list[str]:
+    """The names that are among the words; for a word that is no name, all that contain it."""
+    return [
+        name
+        for name in names
+        if any(word == name if word in names else word in name for word in words)
+    ]
 
 
 def restore(archive: Path, place: Path, without: Collection[str] = ()) -> None:

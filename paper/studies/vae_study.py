@@ -4,9 +4,10 @@ Run with `python paper/studies/vae_study.py`. It trains the models of the sweeps
 runs of 10,000 steps), `peers` (30 more) and `categorical` (12) at the laptop's scale, some three
 minutes each on one core, `--workers` at a time. Runs that the documentation holds already
 (`runs.zip`) are taken from there, finished ones are not run again and a broken one goes on from its
-checkpoint: so the study can be made in parts. `--run WORD ...` does those with one of these words
-in their name, `--again` does them even if the documentation has them. `--report` only writes what
-the finished runs say. Longer trainings, other learning rates and seconds are in fair_study.py.
+checkpoint: so the study can be made in parts. `--run WORD ...` does those of that name, or with
+that word in their name if none is called so; `--again` does them even if the documentation has
+them. `--report` only writes what the finished runs say. Longer trainings, other learning rates and
+seconds are in fair_study.py.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ from differences import differences, disputed_table
 from fair_runs import BASELINE, trained
 from findings import below_zero, ends_lowest
 from pages import (
+    asked,
     insert,
     of_kind,
     origins,
@@ -229,11 +231,8 @@ if __name__ == "__main__":
     parser.add_argument("--again", action="store_true", help="even if the documentation has them")
     parser.add_argument("--workers", type=int, default=1, help="runs at a time")
     given = parser.parse_args()
-    wanted = {
-        one.folder().name: one
-        for one in plan()
-        if any(word in one.folder().name for word in given.run)
-    }
+    planned = {one.folder().name: one for one in plan()}
+    wanted = {name: planned[name] for name in asked(given.run, planned)}
     restore(RESULTS / "runs.zip", RUNS, wanted if given.again else ())
     if not given.report:
         missing = [one for one in wanted.values() if read_summary(one.folder()) is None]
