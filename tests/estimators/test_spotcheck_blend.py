@@ -54,6 +54,25 @@ def test_the_share_is_the_regression_of_one_gradient_on_the_difference():
     assert torch.equal(known.sums, before)
 
 
+def test_the_sums_start_over_when_differences_have_become_far_smaller():
+    always, known = torch.tensor(True), blend.Blend(3, 0.99).double()
+    one = torch.ones(1, 3, dtype=f64)
+
+    def call(size: float, share: float) -> None:
+        difference = size**0.5 * one
+        known.update(blend.Blended(share * difference, difference), always)
+
+    for size in (100.0, 100.0, 10.0, 10.0, 10.0):  # a tenth is not far smaller
+        call(size, 1.0)
+    kept = torch.tensor([100.0, 100, 10, 10, 10], dtype=f64)
+    expected = (0.99 ** torch.arange(4, -1, -1) * kept).sum()
+    torch.testing.assert_close(known.sums, expected.expand(2, 3))
+    for _ in range(20):
+        call(0.1, 0.25)
+    torch.testing.assert_close(known.read(always, f64), 0.25 * one[0])
+    assert known.calls < 20  # of which a few were needed to see it
+
+
 def test_the_errors_of_the_first_calls_do_not_decide_the_share():
     """A quadratic whose slopes nearly cancel its curvature, which is not known at first.
 
