@@ -62,7 +62,7 @@ def test_the_fair_study(module, page, monkeypatch):
         fair_run(options, level)
         return plan.look(options)
 
-    for entrant in plan.entrants("mnist"):
+    for entrant in plan.entrants():
         plan.chosen("mnist", entrant, do)
     assert asked == [3e-4, 1e-3, 3e-3, 3e-4, 1e-3, 3e-3, 1e-2]  # one beyond where the end is best
     planned = list(plan.seeds("mnist"))
@@ -280,11 +280,11 @@ def test_goals_of_the_fair_study(module, page, monkeypatch):
     Entrant = plan.Entrant
     ours = Entrant("spotcheck", 2)
     monkeypatch.setattr(plan, "ENTRANTS", (Entrant("loorf"), Entrant("reinmax"), ours))
-    assert plan.entrants("mnist") == plan.ENTRANTS  # nothing is known of times
+    assert plan.entrants() == plan.ENTRANTS  # nothing is known of times
     times = {"loorf n=4": 10.0, "loorf n=5": 13.0, "loorf n=6": 15.0}
     for time, others in ((9.0, ()), (11.0, ()), (12.9, (Entrant("loorf", 5),))):
         write_times({**times, "spotcheck n=2": time})
-        assert plan.entrants("mnist") == (*plan.ENTRANTS, *others)
+        assert plan.entrants() == (*plan.ENTRANTS, *others)
 
     def do(options):
         if plan.look(options) is None:
@@ -292,7 +292,7 @@ def test_goals_of_the_fair_study(module, page, monkeypatch):
         return plan.look(options)
 
     def train_all(levels):
-        for entrant in plan.entrants("mnist"):
+        for entrant in plan.entrants():
             plan.chosen("mnist", entrant, do)
         for one in plan.seeds("mnist"):
             noise = 0.1 * (one.seed % 2 if one.estimator == "spotcheck" else 0)
@@ -323,9 +323,8 @@ def test_goals_of_the_fair_study(module, page, monkeypatch):
     more = {"spotcheck checks=6 n=2": 15.2, "reinmax n=4": 11.0, "reinmax n=5": 14.0}
     write_times({**times, "spotcheck n=2": 12.9, **more})
     in_time = (plan.MORE_CHECKS, Entrant("loorf", 6), Entrant("reinmax", 5))
-    assert plan.entrants("mnist") == (*plan.ENTRANTS, Entrant("loorf", 5), *in_time)
-    assert plan.entrants("omniglot") == (*plan.ENTRANTS, Entrant("loorf", 5))
-    assert plan.timed() >= {*plan.entrants("mnist"), Entrant("reinmax", 8)}
+    assert plan.entrants() == (*plan.ENTRANTS, Entrant("loorf", 5), *in_time)
+    assert plan.timed() >= {*plan.entrants(), Entrant("reinmax", 8)}
     train_all({**levels, ("reinmax", 5): None})  # all but that one
     module.report()
     text = page.read_text()
