@@ -121,9 +121,9 @@ class SpotCheck(Estimator[Coordinates]):
 
     Args:
         n: number of samples.
-        checks: number of checks; None for n. A check needs no backward pass: where time counts,
-            try more of them, as in ``SpotCheck(2, checks=6)``. For one-hot laws, or if f has no
-            parameters of its own, try fewer samples, too, as in ``SpotCheck(1, checks=3)``.
+        checks: number of checks; None for n. A check needs no backward pass and takes less time
+            than a sample: try more of them, as in ``SpotCheck(2, checks=6)``. For one-hot laws, or
+            if f has no parameters of its own, try fewer samples, as in ``SpotCheck(1, checks=3)``.
         pooled: draw the checks of a batch together, as many as ``checks`` for each element, most of
             them at samples whose values of f had large errors so far. For heavy tails: where for
             most elements flips change nothing, and for a few very much. f is then evaluated several
