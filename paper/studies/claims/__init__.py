@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from claims import fair, front, league, vae
+from claims import advice, fair, front, league, vae
 
-CLAIMS = [*front.CLAIMS, *fair.CLAIMS, *vae.CLAIMS, *league.CLAIMS]
+CLAIMS = [*front.CLAIMS, *advice.CLAIMS, *fair.CLAIMS, *vae.CLAIMS, *league.CLAIMS]
