@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import zipfile
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -69,12 +69,15 @@ def revision_of(folder: Path) -> str | None:
     return read_sealed(path).get("revision") if path.exists() else None
 
 
-def origins(folders: Sequence[Path], listed: str = "") -> str:
+def origins(
+    folders: Sequence[Path], listed: str = "", since: Mapping[str, str] | None = None
+) -> str:
     """How many runs name the revision of the code that made them, and which do not.
 
     Args:
         folders: the runs.
         listed: where the revision of every run stands; if not given, those without are named here.
+        since: the first revision with a run in the archive, by name (`archived.py`).
     """
     revisions = {folder.name: revision_of(folder) for folder in folders}
     unnamed = sorted(name for name, found in revisions.items() if found is None)
@@ -82,12 +85,15 @@ def origins(folders: Sequence[Path], listed: str = "") -> str:
     told = ", ".join(f"{count} of {name}" for name, count in sorted(counts.items()))
     text = f"{len(folders) - len(unnamed)} of these {len(folders)} runs name the revision of the "
     text += f"code that made them{f' ({told})' if told else ''}; "
+    first = Counter(since[name] for name in unnamed if name in since) if since else Counter()
+    kept = ", ".join(f"{count} since {name}" for name, count in sorted(first.items()))
+    end = f". In the archive they are: {kept}." if kept else "."
     if not counts:
-        return f"{text}all are of before revisions were kept."
+        return f"{text}all are of before revisions were kept{end}"
     if not unnamed:
         return f"{text}none is of before revisions were kept."
     names = listed or ", ".join(f"`{name}`" for name in unnamed)
-    return f"{text}{len(unnamed)} are of before revisions were kept: {names}."
+    return f"{text}{len(unnamed)} are of before revisions were kept: {names}{end}"
 
 
 def insert(page: Path, name: str, text: str) -> None:

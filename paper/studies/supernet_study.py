@@ -28,6 +28,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+import archived
 from dbsurf_paper.experiments.nas import SEEDS, table_2_methods
 from dbsurf_paper.experiments.nas.landscape import Floats, load_table
 from dbsurf_paper.experiments.nas.searches import TABLE_2, searches
@@ -248,7 +249,7 @@ def report(folder: Path = RUNS) -> None:
     insert(PAGE, "supernet differences", differences(cells))
     state = f"Finished searches behind the tables: {len(cells)} of {len(runs())}"
     state += f", and {len(longer)} longer ones."
-    insert(PAGE, "supernet state", f"{state} {origins(finished)}")
+    insert(PAGE, "supernet state", f"{state} {origins(finished, since=archived.read(RESULTS))}")
     if len(judged):
         save_csv(judged, RESULTS / "supernet-candidates.csv")
         insert(

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+import archived
 from dbsurf_paper.experiments.registry import load
 from dbsurf_paper.experiments.vae import (
     STUDIED,
@@ -105,7 +106,12 @@ def report() -> None:
     binary = [run for run in runs if run.configuration["latent_classes"] == 2]
     labels = {variant.label for variant in STUDIED}
     short = [run for run in binary if run.identity["estimator"] in labels]
+    since = archived.read(RESULTS)
     revisions = {str(run.folder): revision_of(run.folder) for run in runs}
+    revisions = {
+        name: found or (f"{since[one]} or earlier" if (one := Path(name).name) in since else None)
+        for name, found in revisions.items()
+    }
     rows = results(runs)
     save_csv(rows.assign(revision=rows.folder.map(revisions)), RESULTS / "runs.csv")
     # (More digits than usual, so that rounding them again gives what the pages show.)
@@ -125,7 +131,7 @@ def report() -> None:
     insert(CHOOSE, "vae elbo", arrived(means(binary)))
     insert(PAGE, "categorical", over_loorf(categorical))
     state = f"Finished runs behind the tables: {len(runs)} of {len(plan())}."
-    told = origins([run.folder for run in runs], "those without a revision in runs.csv")
+    told = origins([run.folder for run in runs], 'those with "or earlier" in runs.csv', since)
     insert(PAGE, "state", f"{state} {told}")
 
 

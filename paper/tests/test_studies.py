@@ -9,6 +9,7 @@ import json
 import shlex
 import shutil
 import sys
+import zipfile
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import pandas as pd
 import pytest
 import torch
 
+import archived
 import bias
 import convert
 import findings
@@ -376,6 +378,35 @@ def test_the_listing_of_revisions(tmp_path):
     assert pages.origins(folders, "see runs.csv").endswith("were kept: see runs.csv.")
     assert pages.origins(folders[1:2]).endswith("; all are of before revisions were kept.")
     assert pages.origins(folders[::2]).endswith("; none is of before revisions were kept.")
+    told = pages.origins(folders, since={"a": "89abcde", "c": "not asked for"})
+    assert told.endswith("were kept: `a`. In the archive they are: 1 since 89abcde.")
+
+
+def test_since_when_an_archive_has_a_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{name}_NAME", "someone")
+        monkeypatch.setenv(f"GIT_{name}_EMAIL", "someone@example.com")
+    archived.git("init", "-q")
+    revisions = []
+    for seconds in ({"a": 1.0}, {"a": 1.0, "b": 2.0}, {"a": 3.0, "b": 2.0, "named": 4.0}):
+        with zipfile.ZipFile("runs.zip", "w") as file:
+            for name, value in seconds.items():
+                file.writestr(f"{name}/summary.json", json.dumps({"seconds": value}))
+                if name == "named":
+                    file.writestr(f"{name}/environment.json", "{}")
+        archived.git("add", "runs.zip")
+        archived.git("commit", "-q", "-m", "more runs")
+        revisions.append(archived.git("rev-parse", "--short", "HEAD").decode().strip())
+    # a was made anew in the last revision; the one that names its own is not asked for
+    assert archived.since(Path("runs.zip")) == {"a": revisions[2], "b": revisions[1]}
+    assert archived.read(tmp_path) == {}
+
+
+@pytest.mark.parametrize("archive", archived.ARCHIVES, ids=lambda path: path.parent.name)
+def test_every_archived_run_has_a_revision_or_one_since_when_it_is_there(archive):
+    unnamed = archived.runs_of((ROOT / archive).read_bytes())
+    assert set(archived.read((ROOT / archive).parent)) == set(unnamed)
 
 
 def test_a_run_that_is_to_be_done_again_is_not_taken_from_the_archive(tmp_path):
