@@ -385,6 +385,7 @@ CLAIMS = [
         lambda: short([above("mnist", 2, "arms", "disarm")], 1),
     ),
     claim("The {} runs of", lambda: [f"{(table('fair/runs.csv').revision == 'a85c7f8').sum()}"]),
+    claim("one of 50,000 steps, were repeated", PARAMETER),
     claim("Two of the 69", PARAMETER),
     claim("Gumbel-softmax at .5 on MNIST", PARAMETER),
     claim("(MDsurf at 3e-3 on MNIST", PARAMETER),
